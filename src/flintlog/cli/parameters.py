@@ -14,10 +14,12 @@ import click
 from flintlog.cli.exit_codes import ExitCode
 from flintlog.cli.output import FORMATS, Output, make_output
 from flintlog.disk.places import local_path
+from flintlog.errors import DamagedStore
 
 if TYPE_CHECKING:
     from flintlog.maintenance.inspect.store_files import StoreFiles
     from flintlog.store.options.store_config import StoreConfig
+    from flintlog.store.store import Store
 
 Command = TypeVar("Command", bound=Callable[..., object])
 
@@ -26,18 +28,27 @@ def _to_output(_context: click.Context, _parameter: click.Parameter, value: str)
     return make_output(value, sys.stdout)
 
 
-def _to_config(_context: click.Context, _parameter: click.Parameter, value: str | None) -> StoreConfig:
-    from flintlog.store.options.store_config import StoreConfig
-
-    return StoreConfig() if value is None else StoreConfig.load(value)
-
-
 def _to_config_if_given(_context: click.Context, _parameter: click.Parameter, value: str | None) -> StoreConfig | None:
     if value is None:
         return None
     from flintlog.store.options.store_config import StoreConfig
 
     return StoreConfig.load(value)
+
+
+def _to_config(context: click.Context, parameter: click.Parameter, value: str | None) -> StoreConfig:
+    from flintlog.store.options.store_config import StoreConfig
+
+    return _to_config_if_given(context, parameter, value) or StoreConfig()
+
+
+def to_pairs(_context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    """The callback of an option NAME=VALUE that may be given more than once."""
+    pairs = [value.partition("=") for value in values]
+    wrong = ["".join(pair) for pair in pairs if not (pair[0] and pair[1])]
+    if wrong:
+        raise click.BadParameter(f"{wrong[0]!r} is not {parameter.metavar}")
+    return {name: value for name, _, value in pairs}
 
 
 class LocalPath(click.Path):
@@ -88,24 +99,18 @@ def output_option(command: Command) -> Command:
 
 def config_option(command: Command) -> Command:
     """Give a command `--config`; it receives a `StoreConfig` as `config`."""
-    return click.option(
-        "--config",
-        "config",
-        type=LocalPath(exists=True, dir_okay=False),
-        callback=_to_config,
-        help="A RocketMQ broker.conf, or JSON or TOML with options of either kind.",
-    )(command)
+    return _add_config(_to_config, "A RocketMQ broker.conf, or JSON or TOML with options of either kind.")(command)
 
 
 def store_config_option(command: Command) -> Command:
     """Give a command `--config` for a store that exists; it receives a `StoreConfig`, or None to infer it."""
-    return click.option(
-        "--config",
-        "config",
-        type=LocalPath(exists=True, dir_okay=False),
-        callback=_to_config_if_given,
-        help="The store's broker.conf, or JSON or TOML; without it, sizes are read from the files.",
-    )(command)
+    about = "The store's broker.conf, or JSON or TOML; without it, sizes are read from the files."
+    return _add_config(_to_config_if_given, about)(command)
+
+
+def _add_config(callback: Callable[..., StoreConfig | None], about: str) -> Callable[[Command], Command]:
+    path = LocalPath(exists=True, dir_okay=False)
+    return click.option("--config", "config", type=path, callback=callback, help=about)
 
 
 def store_argument(command: Command) -> Command:
@@ -120,13 +125,10 @@ def note_offsets_damage(files: StoreFiles, output: Output) -> ExitCode:
     from flintlog.maintenance.inspect.overview import offsets_damage, offsets_restored
 
     damage = offsets_damage(files)
-    restored = offsets_restored(files)
-    if restored is not None:
-        output.note(restored)
-    if damage is None:
-        return ExitCode.FINE
-    output.note(damage)
-    return ExitCode.PARTIAL
+    for note in (offsets_restored(files), damage):
+        if note is not None:
+            output.note(note)
+    return ExitCode.FINE if damage is None else ExitCode.PARTIAL
 
 
 def look(store: Path, config: StoreConfig | None, output: Output) -> StoreFiles:
@@ -140,3 +142,17 @@ def look(store: Path, config: StoreConfig | None, output: Output) -> StoreFiles:
         if finding.id == "queues-in-rocksdb":
             output.note(f"{finding.evidence} [{finding.file}]; {finding.remedy}")
     return files
+
+
+def open_for_writing(store: Path, config: StoreConfig | None, output: Output, create: bool | None = None) -> Store:
+    """Open a store with the sizes of its files; with `create` make one. None for commands that cannot make one."""
+    from flintlog.store.store import open_store
+
+    try:
+        fitting = look(store, config, output).config
+    except DamagedStore as missing:
+        if create:
+            return open_store(store, config)
+        advice = missing.advice if create is None else "--create makes one"
+        raise DamagedStore(missing.what, path=missing.path, advice=advice) from missing
+    return open_store(store, fitting)

@@ -220,7 +220,7 @@ def test_growth_is_that_of_the_forecast(
     rate = json.loads(capsys.readouterr().out)["bytes_a_day"]
     assert (rate > 0) == (after_ms < 7 * DAY_MS)
     assert run(["retention", store, "--dry-run", "-o", "json"]) == 0
-    said = "0 bytes" if not rate else f"{rate / 2**20:.1f} MiB"
+    said = "0 B" if not rate else f"{rate / 2**20:.1f} MiB"
     assert f"grows by about {said} a day" in capsys.readouterr().err
 
 

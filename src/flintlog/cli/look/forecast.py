@@ -42,18 +42,24 @@ _BAR_WIDTH = 40
 @output_option
 def forecast(store: Path, days: int, config: StoreConfig | None, output: Output) -> None:
     """Say how STORE's log grows, when its disk comes to each limit, and for how long messages could be kept."""
-    from flintlog.store.options.store_config import StoreConfig
-
     files = look(store, config, output)
-    if config is None:
-        config = StoreConfig.from_rocketmq({})
-        output.note(f"no --config: RocketMQ's defaults ({config.file_reserved_time} hours, deleted at 04:00)")
+    config = or_rocketmq_defaults(config, output)
     now_ms = time.time_ns() // 1_000_000
     found, disk = foresee(files, config, days, now_ms)
     if isinstance(output, TableOutput):
         _write(found, disk, config, output)
     else:
         output.record({"path": str(files.root), **_plain(found, disk)})
+
+
+def or_rocketmq_defaults(config: StoreConfig | None, output: Output) -> StoreConfig:
+    """The configuration that was named, or RocketMQ's defaults, with a note."""
+    from flintlog.store.options.store_config import StoreConfig
+
+    if config is None:
+        config = StoreConfig.from_rocketmq({})
+        output.note(f"no --config: RocketMQ's defaults ({config.file_reserved_time} hours, deleted at 04:00)")
+    return config
 
 
 def foresee(files: StoreFiles, config: StoreConfig, days: int, now_ms: int) -> tuple[Forecast, Disk | None]:

@@ -86,7 +86,14 @@ def set_(
 @click.command()
 @store_argument
 @click.option("--group", required=True, type=GROUP, help="The group.")
-@click.option("--time", "moment", required=True, help="Messages stored from then on: ISO 8601 (UTC) or milliseconds.")
+@click.option(
+    "--time",
+    "time_ms",
+    type=parse_ms,
+    metavar="TIME",
+    required=True,
+    help="Messages stored from then on: ISO 8601 (UTC) or milliseconds.",
+)
 @click.option(
     "--topic",
     "topics",
@@ -100,7 +107,7 @@ def set_(
 def reset(
     store: Path,
     group: str,
-    moment: str,
+    time_ms: int,
     topics: tuple[str, ...],
     dry_run: bool,
     config: StoreConfig | None,
@@ -110,7 +117,7 @@ def reset(
     from flintlog.maintenance.repair.offsets import plan_reset
 
     files = look(store, config, output)
-    return _move(files, lambda: plan_reset(files, group, topics, parse_ms(moment)), dry_run, output)
+    return _move(files, lambda: plan_reset(files, group, topics, time_ms), dry_run, output)
 
 
 @click.command()

@@ -63,18 +63,23 @@ def _verify(target: Path, output: Output) -> int:
 @click.command()
 @click.argument("target", type=_FOLDER)
 @click.argument("new", type=_FOLDER)
-@click.option("--at", "moment", help="With the messages stored up to this time: ISO 8601 (UTC) or milliseconds.")
+@click.option(
+    "--at",
+    "at_ms",
+    type=parse_ms,
+    metavar="TIME",
+    help="With the messages stored up to this time: ISO 8601 (UTC) or milliseconds.",
+)
 @click.option("--to", "to_offset", type=click.IntRange(0), help="With the messages that begin before this offset.")
 @store_config_option
 @output_option
 def restore(
-    target: Path, new: Path, moment: str | None, to_offset: int | None, config: StoreConfig | None, output: Output
+    target: Path, new: Path, at_ms: int | None, to_offset: int | None, config: StoreConfig | None, output: Output
 ) -> int:
     """Make a store in NEW from the backup in TARGET; queues and index are built from its log."""
-    if moment is not None and to_offset is not None:
+    if at_ms is not None and to_offset is not None:
         raise click.UsageError("--at and --to both name an end; give one")
     from flintlog.maintenance.backup.restore import restore as run
 
-    at_ms = None if moment is None else parse_ms(moment)
     output.record(asdict(run(target, new, at_ms=at_ms, to_offset=to_offset, config=config)))
     return ExitCode.FINE

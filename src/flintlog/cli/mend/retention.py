@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from click.core import ParameterSource
 
+from flintlog.cli.drawing import show_bytes
 from flintlog.cli.exit_codes import ExitCode
 from flintlog.cli.output import Output, Row
-from flintlog.cli.parameters import LocalPath, config_option, output_option
+from flintlog.cli.parameters import LocalPath, output_option, store_config_option
 
 if TYPE_CHECKING:
     from flintlog.maintenance.inspect.forecast import Disk, Forecast
@@ -30,44 +30,33 @@ if TYPE_CHECKING:
 
 _COLUMNS = ("file", "bytes", "first_stored", "last_written", "goes", "why", "needed_by")
 DAY_MS = 86_400_000
-_UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
 
 
 @click.command()
 @click.argument("store", type=LocalPath(file_okay=False, path_type=Path), metavar="STORE")
 @click.option("--dry-run", is_flag=True, help="Say what would be deleted, and delete nothing.")
-@config_option
+@store_config_option
 @output_option
-@click.pass_context
-def retention(context: click.Context, store: Path, dry_run: bool, config: StoreConfig, output: Output) -> int:
+def retention(store: Path, dry_run: bool, config: StoreConfig | None, output: Output) -> int:
     """Say which files of STORE's log would be deleted, when and why, and which groups still need them."""
     if not dry_run:
         raise click.UsageError("an open store deletes by itself; this command only reports: add --dry-run")
-    from flintlog.cli.look.forecast import DEFAULT_DAYS, foresee
+    from flintlog.cli.look.forecast import DEFAULT_DAYS, foresee, or_rocketmq_defaults
     from flintlog.disk.media.local import LocalMedium
     from flintlog.maintenance.inspect.retention_report import report_retention
     from flintlog.maintenance.inspect.store_files import look_at
 
-    is_given = context.get_parameter_source("config") is ParameterSource.COMMANDLINE
-    if not is_given:
-        config = _rocketmq_defaults()
-        output.note(f"no --config: RocketMQ's defaults ({config.file_reserved_time} hours, deleted at 04:00)")
+    rules = or_rocketmq_defaults(config, output)
     now_ms = time.time_ns() // 1_000_000
-    report = report_retention(store, config, LocalMedium(), lambda: now_ms)
+    report = report_retention(store, rules, LocalMedium(), lambda: now_ms)
     output.rows(_rows(report, now_ms), _COLUMNS)
-    forecast, disk = foresee(look_at(store, config if is_given else None), config, DEFAULT_DAYS, now_ms)
+    forecast, disk = foresee(look_at(store, config), rules, DEFAULT_DAYS, now_ms)
     if forecast.bytes_a_day is not None and disk is not None:
         output.note(describe_growth(forecast, disk))
     if report.damage is None:
         return ExitCode.FINE
     output.note(f"which groups still need a file is not known: {report.damage}")
     return ExitCode.PARTIAL
-
-
-def _rocketmq_defaults() -> StoreConfig:
-    from flintlog.store.options.store_config import StoreConfig
-
-    return StoreConfig.from_rocketmq({})
 
 
 def _rows(report: RetentionReport, now_ms: int) -> Iterator[Row]:
@@ -109,19 +98,11 @@ def describe_growth(forecast: Forecast, disk: Disk) -> str:
     """What the log's growth means for its disk; the growth is that of `flintlog forecast`."""
     from flintlog.cli.look.forecast import DEFAULT_DAYS
 
-    text = f"The log grows by about {_size(forecast.bytes_a_day or 0)} a day, as in the last {DEFAULT_DAYS}"
+    text = f"The log grows by about {show_bytes(forecast.bytes_a_day or 0)} a day, as in the last {DEFAULT_DAYS}"
     if forecast.kept_bytes:
-        text += f"; kept as configured that is about {_size(forecast.kept_bytes)}"
+        text += f"; kept as configured that is about {show_bytes(forecast.kept_bytes)}"
     text += f". Its disk is {int(disk.used_ratio * 100)} % full"
     full_ms = forecast.limits[-1].at_ms if forecast.limits else None
     if full_ms is None:
         return f"{text}, and that is enough."
     return f"{text}: in about {(full_ms - forecast.until_ms) / DAY_MS:.1f} days it is nearly full."
-
-
-def _size(count: float) -> str:
-    for unit in _UNITS[:-1]:
-        if count < 1024:
-            return f"{count:.0f} {unit}" if unit == "bytes" else f"{count:.1f} {unit}"
-        count /= 1024
-    return f"{count:.1f} {_UNITS[-1]}"

@@ -17,29 +17,16 @@ from flintlog.cli.parameters import (
     LocalFile,
     LocalPath,
     Seconds,
-    look,
+    open_for_writing,
     output_option,
     store_argument,
     store_config_option,
 )
 from flintlog.cli.times import parse_ms
-from flintlog.errors import DamagedStore, DiskError, InvalidOffset
+from flintlog.errors import DiskError, InvalidOffset
 
 if TYPE_CHECKING:
     from flintlog.store.options.store_config import StoreConfig
-    from flintlog.store.store import Store
-
-
-def _open(store: Path, config: StoreConfig | None, output: Output, create: bool | None = None) -> Store:
-    """Open for writing, with the sizes of an existing store. `create` is None for commands that cannot make one."""
-    from flintlog.store.store import open_store
-
-    if store.exists() and any(store.iterdir()):
-        return open_store(store, look(store, config, output).config)
-    if not create:
-        advice = None if create is None else "--create makes one"
-        raise DamagedStore("there is no store here", path=store, advice=advice)
-    return open_store(store, config)
 
 
 @click.command()
@@ -69,7 +56,7 @@ def consume(
 ) -> None:
     """Read a topic of the store in STORE for a group; each message is acknowledged once it is written out."""
     _require_topic(store, config, topic)
-    with _open(store, config, output) as opened:
+    with open_for_writing(store, config, output) as opened:
         consumer = opened.consumer(group, topic, filter=expression, start=start, timeout_s=wait_s)
 
         def rows() -> Iterator[dict[str, object]]:
@@ -100,8 +87,8 @@ def _require_topic(store: Path, config: StoreConfig | None, topic: str) -> None:
 @click.argument("file", type=LocalPath(dir_okay=False, allow_dash=True), default="-")
 @click.option("--topic", type=TOPIC, help="Only messages of this topic.")
 @click.option("--queue", "queue_id", type=click.IntRange(0), help="Only messages of this queue id.")
-@click.option("--from", "start", help="Stored at or after this time.")
-@click.option("--until", "stop", help="Stored before this time.")
+@click.option("--from", "from_ms", type=parse_ms, metavar="TIME", help="Stored at or after this time.")
+@click.option("--until", "until_ms", type=parse_ms, metavar="TIME", help="Stored before this time.")
 @store_config_option
 @output_option
 def export(
@@ -109,8 +96,8 @@ def export(
     file: str,
     topic: str | None,
     queue_id: int | None,
-    start: str | None,
-    stop: str | None,
+    from_ms: int | None,
+    until_ms: int | None,
     config: StoreConfig | None,
     output: Output,
 ) -> int:
@@ -123,11 +110,10 @@ def export(
     from flintlog.store.log.batch_markers import MARKER_TOPIC
 
     damage: list[tuple[int, int, str]] = []
-    times = [None if text is None else parse_ms(text) for text in (start, stop)]
     reader = LogReader(look_at(store, config), lambda *place: damage.append(place))
     count = 0
     with _open_file(file) as lines:
-        for message in reader.messages(Wanted(topic, queue_id, *times)):
+        for message in reader.messages(Wanted(topic, queue_id, from_ms, until_ms)):
             if topic is None and message.topic == MARKER_TOPIC:
                 continue  # a marker that closes a batch in this store, not a message
             lines.write(json.dumps(to_row(message, "base64"), ensure_ascii=False) + "\n")
@@ -165,7 +151,7 @@ def import_(
 
     lines = ImportedLines(file, topic)
     count, name = lines.check()
-    with _open(store, config, output, create) as opened:
+    with open_for_writing(store, config, output, create) as opened:
         put = put_lines(opened, lines, None if again else f"import-{name}") if count else 0
     output.record({"messages": put, "skipped": count - put})
     if put < count:

@@ -8,9 +8,16 @@ from pathlib import Path
 import click
 
 from flintlog.cli.output import Output
-from flintlog.cli.parameters import LocalPath, output_option
+from flintlog.cli.parameters import LocalPath, output_option, to_pairs
 from flintlog.cli.pipeline.commands import master_option, progress_bar, session
 from flintlog.cli.times import parse_ms, parse_span_ms
+
+
+def _to_names(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    pairs = to_pairs(context, parameter, values)
+    if not all(pairs.values()):
+        raise click.BadParameter("a topic needs a new name")
+    return pairs
 
 
 @click.command("replay")
@@ -21,13 +28,22 @@ from flintlog.cli.times import parse_ms, parse_span_ms
 )
 @click.option("--topic", "topics", multiple=True, help="Only this topic; may be given more than once.")
 @click.option("--where", metavar="SQL", help="Only rows of which this is true.")
-@click.option("--since", metavar="TIME", help="Stored at or after this time.")
-@click.option("--until", metavar="TIME", help="Stored before this time.")
-@click.option("--rename", "renames", multiple=True, metavar="TOPIC=NEW", help="Another name for a topic; repeatable.")
+@click.option("--since", "since_ms", type=parse_ms, metavar="TIME", help="Stored at or after this time.")
+@click.option("--until", "until_ms", type=parse_ms, metavar="TIME", help="Stored before this time.")
+@click.option(
+    "--rename", multiple=True, metavar="TOPIC=NEW", callback=_to_names, help="Another name for a topic; repeatable."
+)
 @click.option("--key", metavar="SQL", help="The new key of each message.")
 @click.option("--body", metavar="SQL", help='The new body of each message, such as "to_json(value)".')
 @click.option("--queues", type=click.IntRange(1), help="Spread messages over so many queues, by key.")
-@click.option("--shift", metavar="SPAN", help="Move the times of birth by 7d, -2h, 90s.")
+@click.option(
+    "--shift",
+    "shift_ms",
+    type=parse_span_ms,
+    default="0s",
+    metavar="SPAN",
+    help="Move the times of birth by 7d, -2h, 90s.",
+)
 @click.option("--order-by", metavar="SQL", help="Sort by this; else the log's own order, or by time.")
 @click.option("--name", help="The replay's name: a name is replayed once.  [derived from the other options]")
 @click.option("--again", is_flag=True, help="Put them again, even if this replay was done before.")
@@ -40,21 +56,13 @@ def replay(
     store: Path,
     form: str | None,
     topics: tuple[str, ...],
-    where: str | None,
-    since: str | None,
-    until: str | None,
-    renames: tuple[str, ...],
-    key: str | None,
-    body: str | None,
-    queues: int | None,
-    shift: str | None,
-    order_by: str | None,
     name: str | None,
     again: bool,
     allow_data_loss: bool,
     config: str | None,
     master: str,
     output: Output,
+    **chosen: object,
 ) -> None:
     """Put the messages of SOURCE into STORE, all of them or none, and once.
 
@@ -67,39 +75,12 @@ def replay(
     from flintlog.pipeline.replay import ReplayOptions
     from flintlog.pipeline.replay import replay as run
 
-    options = ReplayOptions(
-        topics=topics or None,
-        where=where,
-        since_ms=None if since is None else parse_ms(since),
-        until_ms=None if until is None else parse_ms(until),
-        rename=dict(map(_pair, renames)),
-        key=key,
-        body=body,
-        queues=queues,
-        shift_ms=0 if shift is None else parse_span_ms(shift),
-        order_by=order_by,
-        fail_on_data_loss=not allow_data_loss,
-    )
+    options = ReplayOptions(topics=topics or None, fail_on_data_loss=not allow_data_loss, **chosen)  # type: ignore[arg-type]
     check_source(source, form)  # before anyone waits for Spark to start
     with session(master) as spark, progress_bar("replaying") as progress:
         report = run(
-            spark,
-            source,
-            store,
-            form=form,
-            options=options,
-            name=name,
-            again=again,
-            config=config,
-            progress=progress,
+            spark, source, store, form=form, options=options, name=name, again=again, config=config, progress=progress
         )
     output.record(asdict(report))
     if report.is_there_already:
         output.note("this replay was done before, and nothing was put; --again puts it once more")
-
-
-def _pair(text: str) -> tuple[str, str]:
-    before, _, after = text.partition("=")
-    if not before or not after:
-        raise click.UsageError(f"--rename {text}: TOPIC=NEW is expected")
-    return before, after

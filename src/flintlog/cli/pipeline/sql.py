@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from flintlog.cli.output import Output, TableOutput
-from flintlog.cli.parameters import LocalPath, output_option
+from flintlog.cli.parameters import LocalPath, output_option, to_pairs
 from flintlog.cli.pipeline.commands import master_option, session
 
 if TYPE_CHECKING:
@@ -23,7 +23,14 @@ _SHOWN_ROWS = 1000
 @click.argument("query")
 @click.option("--into", type=LocalPath(path_type=Path), help="A new directory for the answer, written by all tasks.")
 @click.option("--as", "form", type=click.Choice(["parquet", "csv"]), default="parquet", help="Its form.  [parquet]")
-@click.option("--option", "options", multiple=True, metavar="NAME=VALUE", help="An option of the source; repeatable.")
+@click.option(
+    "--option",
+    "options",
+    multiple=True,
+    metavar="NAME=VALUE",
+    callback=to_pairs,
+    help="An option of the source; repeatable.",
+)
 @click.option("--limit", type=click.IntRange(1), help=f"At most so many rows; a table shows {_SHOWN_ROWS} by default.")
 @master_option
 @output_option
@@ -32,7 +39,7 @@ def sql(
     query: str,
     into: Path | None,
     form: str,
-    options: tuple[str, ...],
+    options: dict[str, str],
     limit: int | None,
     master: str,
     output: Output,
@@ -48,10 +55,9 @@ def sql(
     from flintlog.pipeline.sql import query as ask
     from flintlog.pipeline.sql import write_answer
 
-    given = dict(_pair(option) for option in options)
     find_logs((store,), strict=False)  # before anyone waits for Spark to start
     with session(master) as spark:
-        answer = ask(spark, store, query, options=given)
+        answer = ask(spark, store, query, options=options)
         if limit is not None:
             answer = answer.limit(limit)
         if into is not None:
@@ -64,13 +70,6 @@ def sql(
             output.rows(map(_plain, islice(rows, _SHOWN_ROWS) if is_cut else rows), answer.columns)
             if is_cut and next(rows, None) is not None:
                 output.cut(_SHOWN_ROWS, "rows", "--limit, --into or another form shows more")
-
-
-def _pair(option: str) -> tuple[str, str]:
-    name, sign, value = option.partition("=")
-    if not sign:
-        raise click.UsageError(f"--option {option}: NAME=VALUE is expected")
-    return name, value
 
 
 def _plain(row: Row) -> dict[str, object]:

@@ -12,8 +12,7 @@ import click
 from flintlog.cli.exit_codes import ExitCode
 from flintlog.cli.names import TOPIC
 from flintlog.cli.output import Output
-from flintlog.cli.parameters import LocalPath, output_option, store_config_option
-from flintlog.errors import DamagedStore
+from flintlog.cli.parameters import LocalPath, open_for_writing, output_option, store_config_option, to_pairs
 
 if TYPE_CHECKING:
     from flintlog.store.options.store_config import StoreConfig
@@ -28,7 +27,14 @@ _COLUMNS = ("status", "message_id", "physical_offset", "queue_offset", "size")
 @click.option("--queue", "queue_id", type=click.IntRange(0), default=0, show_default=True, help="The queue id.")
 @click.option("--tag", help="Its tag.")
 @click.option("--key", "keys", multiple=True, help="A key; may be given more than once.")
-@click.option("--property", "properties", multiple=True, metavar="NAME=VALUE", help="A property; more than once too.")
+@click.option(
+    "--property",
+    "properties",
+    multiple=True,
+    metavar="NAME=VALUE",
+    callback=to_pairs,
+    help="A property; more than once too.",
+)
 @click.option("--lines", is_flag=True, help="Each line of standard input is a body.")
 @click.option("--create", is_flag=True, help="Make the store if there is none.")
 @store_config_option
@@ -40,7 +46,7 @@ def put(
     queue_id: int,
     tag: str | None,
     keys: tuple[str, ...],
-    properties: tuple[str, ...],
+    properties: dict[str, str],
     lines: bool,
     create: bool,
     config: StoreConfig | None,
@@ -48,18 +54,16 @@ def put(
 ) -> int:
     """Put a message for each BODY, or each line, into the store in STORE; it must not be in use."""
     from flintlog.store.model.message import Message
-    from flintlog.store.store import open_store
 
     if bool(bodies) == lines:
         raise click.UsageError("give bodies, or --lines to read them from standard input")
-    pairs = dict(_pair(text) for text in properties)
     is_done = True
 
     def receipts() -> Iterator[dict[str, object]]:
         nonlocal is_done
-        with open_store(store, _config(store, config, create)) as opened:
+        with open_for_writing(store, config, output, create) as opened:
             for body in _lines() if lines else map(str.encode, bodies):
-                message = Message(topic, body, tags=tag, keys=keys, queue_id=queue_id, properties=pairs or None)
+                message = Message(topic, body, tags=tag, keys=keys, queue_id=queue_id, properties=properties or None)
                 receipt = opened.put(message, check=False)
                 is_done = is_done and bool(receipt)
                 yield {name: getattr(receipt, name) for name in _COLUMNS[1:]} | {"status": receipt.status.name}
@@ -68,26 +72,6 @@ def put(
     return ExitCode.FINE if is_done else ExitCode.PARTIAL
 
 
-def _config(store: Path, config: StoreConfig | None, create: bool) -> StoreConfig:
-    """The configuration that fits the store's files; a new store gets the one that was given."""
-    from flintlog.maintenance.inspect.store_files import look_at
-    from flintlog.store.options.store_config import StoreConfig
-
-    try:
-        return look_at(store, config).config
-    except DamagedStore as missing:
-        if not create:
-            raise DamagedStore(missing.what, path=missing.path, advice="--create makes one") from missing
-        return StoreConfig() if config is None else config
-
-
 def _lines() -> Iterator[bytes]:
     for line in sys.stdin.buffer:
         yield line.rstrip(b"\r\n")
-
-
-def _pair(text: str) -> tuple[str, str]:
-    name, separator, value = text.partition("=")
-    if not separator or not name:
-        raise click.UsageError(f"a property is NAME=VALUE, not {text!r}")
-    return name, value
