@@ -221,7 +221,7 @@ def test_entries_that_a_truncation_gave_up_are_no_part_of_the_log(member: Member
     end = member.positions[-4]
     assert not [finding.id for finding in answer.findings if "ledger" in finding.id or "damaged-r" in finding.id]
     assert answer.max_offset == end
-    assert f"the bytes behind {end} are of entries that the ledger gave up" in answer.notes
+    assert f"the bytes after {end} are of entries that the ledger gave up" in answer.notes
 
 
 def test_a_part_of_an_entry_that_was_given_up_is_no_torn_tail(member: Member) -> None:

@@ -1,14 +1,13 @@
-"""`backup`: a copy of a store that is consistent while the store runs, and cheap to repeat.
+"""`backup`: a copy of a store that is consistent even while the store runs, and cheap to repeat.
 
-Only what cannot be built again is copied: the log and `config/`. The order makes it consistent: first the config files,
-then the log up to where it ends by then, so no consumer offset of the copy can be ahead of its messages. A log
-file that is followed by another one never changes; it is copied once, and the next backup leaves it alone unless
-its length or time changed.
+Only the log and `config/` are copied; the rest can be built again from them. The config files are copied first, then
+the log up to its end at that moment, so no consumer offset of the copy is ahead of its messages. A log file with
+another one after it no longer changes: it is copied once, and again only if its length or time has changed.
 
 A backup never ends inside a closed batch, and remembers which batches it has (`backup_batches.py`).
 
-Of a ledger's member its term, its vote and its checkpoint are copied too. They and the log are one promise to the
-group, so a member has to be stopped: a copy of a moment in between could have voted for what it does not hold.
+Of a ledger's member the term, the vote and the checkpoint are copied too. The member has to be stopped: a copy taken
+while it runs could hold a vote for entries that it lacks, which breaks the member's promise to its group.
 """
 
 from __future__ import annotations
@@ -55,12 +54,12 @@ if TYPE_CHECKING:
 
 WORKING = ".working"
 _LOOKS = 1000
-"""How often the log's end is looked for before batches that are begun and closed meanwhile are given way to."""
+"""How often the log's end is sought while other batches are begun and closed, before the backup gives up."""
 
 
 @dataclass(frozen=True, slots=True)
 class BackupReport:
-    """What is in the backup now, and what of it was copied this time."""
+    """The contents of the backup, and how much was copied this time."""
 
     min_offset: int
     end_offset: int
@@ -69,7 +68,7 @@ class BackupReport:
     copied_files: int
     copied_bytes: int
     healed_files: int
-    """Copies of the backup before that no longer matched their digest, and were copied again."""
+    """Files of the earlier backup that no longer matched their digest and were copied again."""
 
 
 def backup(
@@ -121,7 +120,7 @@ class _Copying:
         config += [] if notes is None else [self._save(notes, NAME)]
         config += self._copy_deletions()
         _refuse_running_member(self._files)  # it may have been started meanwhile
-        size = self._log_file_size()
+        size = self._files.config.mapped_file_size_commit_log
         taken_at_ms = time.time_ns() // 1_000_000
         begin = log[0].base or 0 if log else 0
         end = (log[-1].base or 0) + log[-1].length if log else 0
@@ -134,16 +133,13 @@ class _Copying:
 
     def _options(self) -> dict[str, int | bool | str | dict[str, str]]:
         config = self._files.config
-        told: dict[str, int | bool | str | dict[str, str]] = {name: getattr(config, name) for name in DERIVED_FILES}
-        told["topic_queue_types"] = dict(config.topic_queue_types)
-        told[DELAY_LEVELS] = format_levels(self._files.delay_levels_ms)
+        options: dict[str, int | bool | str | dict[str, str]] = {name: getattr(config, name) for name in DERIVED_FILES}
+        options["topic_queue_types"] = dict(config.topic_queue_types)
+        options[DELAY_LEVELS] = format_levels(self._files.delay_levels_ms)
         if self._files.paths.ledger is not None:
-            told["enable_dledger_commit_log"] = True
-            told["dledger_self_id"] = self._files.paths.ledger.name.removeprefix(LEDGER_PREFIX)
-        return told
-
-    def _log_file_size(self) -> int:
-        return self._files.config.mapped_file_size_commit_log
+            options["enable_dledger_commit_log"] = True
+            options["dledger_self_id"] = self._files.paths.ledger.name.removeprefix(LEDGER_PREFIX)
+        return options
 
     # ------------------------------------------------------------------ config
 
@@ -156,11 +152,11 @@ class _Copying:
                 try:
                     found.append(self._copy(folder / info.name, name, info.size, info.mtime_ms))
                 except DiskError:
-                    continue  # replaced or removed at this moment; its other half is there
+                    continue  # it is being replaced; the file or its .bak is there
         return found
 
     def _copy_deletions(self) -> list[BackupFile]:
-        """Which queues were deleted. Read after the log's end was found, so every deletion before that end is in it."""
+        """The note about deleted queues. It is read after the log's end, so it has every deletion before that end."""
         path = self._files.root / DELETED
         return [self._save(self._medium.read(path), DELETED)] if self._medium.exists(path) else []
 
@@ -178,14 +174,14 @@ class _Copying:
     # ------------------------------------------------------------------ log
 
     def _name(self, file: DataFile) -> str:
-        """Where a file of the log belongs in a store."""
+        """The name of a log file in a store."""
         member, ledger = self._files.paths.ledger, self._files.ledger
         is_entries = ledger is not None and ledger.holds(file)
         folder = f"{member.name}/data" if member is not None and is_entries else names.COMMIT_LOG
         return f"{folder}/{names.segment_name(file.base)}"
 
     def _find_end(self) -> tuple[list[DataFile], int, bytes | None]:
-        """The files of the log that hold records, where they end, and the note about the batches below that."""
+        """The log files with records, their end, and the note about the batches before that end."""
         path = self._files.paths.batches
         for _ in range(_LOOKS):
             before = self._read_notes()
@@ -225,11 +221,11 @@ class _Copying:
             except DiskError:
                 if copied:
                     raise
-                # The oldest files may be deleted by the store's retention while they are copied.
+                # The store's retention may delete the oldest files while they are copied.
         return copied
 
     def _log_now(self) -> tuple[list[DataFile], DataFile | None]:
-        """The files of the log that hold records, as they are now, and the last of them."""
+        """The log files with records at this moment, and the last of them."""
         files = look_at(self._files.root, self._files.given, self._medium)
         with_data = [file for file in files.log if any(files.read(file.path, 0, min(8, file.size)))]
         if not with_data:
@@ -239,14 +235,14 @@ class _Copying:
     def _end_of(self, file: DataFile) -> int:
         raw = self._medium.open(Path(file.path))
         try:
-            if self._files.ledger is not None:  # what a ledger holds behind its last record is for its group to judge
+            if self._files.ledger is not None:  # bytes after a ledger's last record are for its group to judge
                 return file.base + kernel.written_end(raw.buffer, 0, raw.data_end(0))
             return records_end(raw.buffer, file.base, file.base, raw.data_end(0))
         finally:
             raw.close()
 
     def _unchanged(self, name: str, length: int, modified_ms: int) -> BackupFile | None:
-        """The copy of a file that nothing was written to since, if it is intact: a backup vouches for all it names."""
+        """The existing copy of a file that has not changed since; None if there is none or it is damaged."""
         before = self._before.get(name)
         if before is None or (before.length, before.modified_ms) != (length, modified_ms):
             return None
@@ -267,7 +263,7 @@ class _Copying:
         return entry
 
     def _save(self, data: bytes, name: str) -> BackupFile:
-        """A file of a backup that is not a copy of one of the store."""
+        """Write a file of the backup from bytes."""
         digest = hashlib.sha256(data).hexdigest()
         entry = BackupFile(name, f"{Path(name).name}-{len(data)}-{digest[:16]}", len(data), digest, 0)
         self._medium.replace(stored_path(self._target, entry), data)
@@ -281,7 +277,7 @@ class _Copying:
 
 
 def verify_backup(target: Path, *, medium: Medium | None = None) -> tuple[Manifest, list[DamagedFile]]:
-    """Read all of a backup: its manifest, and what does not match it. Nothing is restored."""
+    """Read a whole backup; returns its manifest and the files that do not match it."""
     target, medium = local_path(target), LocalMedium() if medium is None else medium
     manifest = load_manifest(target, medium)
     return manifest, check_files(target, manifest, medium)

@@ -1,11 +1,11 @@
 """Closed batches in backups: a backup never ends inside a batch, and remembers which batches it has.
 
-The note of a store (`flintlog/batches.json`) says where a batch begins that is being appended, and each
-writer's last closed batch. It is read before and after the log's end was found. While it stays the same no batch was
-begun or closed: the end lies in no batch but the one that the note names, and every batch below it is in the note.
+A store's note `flintlog/batches.json` has the start of the batch that is being appended, and each writer's last closed
+batch. It is read before and after the log's end is found. If both readings agree, no batch was begun or closed between:
+the end can lie only in the batch that the note names, and the note has every batch before it.
 
-A restore to an earlier point ends before the batch that the point lies in. The writers of the batches that it leaves
-out may write them again.
+A restore to an earlier point ends before the batch that holds the point. The writers of the batches that it leaves out
+may write them again.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NAME: Final = "flintlog/batches.json"
 
 
 def parse_table(data: bytes | None) -> BatchTable:
-    """What a store's note says; a store without one has no batches."""
+    """The content of a store's note; a store without one has no batches."""
     if data is None:
         return BatchTable()
     found = parse_note(data, BatchTable)
@@ -51,14 +51,14 @@ class BackupBatches:
         self._medium = medium
 
     def end_outside(self, end: int) -> int:
-        """The end, or the beginning of the batch that it lies in."""
+        """The end, or the start of the batch that holds it."""
         after = next(self._markers(end), None)
         if after is None or after.start is None:
             return end
         return min(end, after.start)
 
     def note_kept(self, root: Path, end: int) -> None:
-        """Let the note of a store that was restored up to here name the batches that it has."""
+        """Reduce the note of a store that was restored up to `end` to the batches that it has."""
         notes = BatchNotes(root / NAME, self._medium)
         notes.load()
         notes.reopen(self._markers(end))

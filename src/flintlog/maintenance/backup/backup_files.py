@@ -1,10 +1,10 @@
-"""What a backup consists of: a manifest, and files that are named after what is in them.
+"""The files of a backup: a manifest, and files that are named after their contents.
 
     TARGET/manifest.json                                       replaced last, as a whole
     TARGET/files/00000000000000524288-140433-9f86d081884c7d65   <name>-<bytes>-<first digits of its SHA-256>
 
-A file is never changed once it has its name, so a backup that is interrupted leaves the one before whole; what no
-manifest names is removed by the next. The manifest carries the digest of each file and one of itself.
+A file never changes once it has its name, so an interrupted backup leaves the earlier one whole. The next backup
+removes files that the manifest does not name. The manifest carries the digest of each file and one of itself.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ CHUNK_BYTES = 4 * 1024 * 1024
 
 
 class BackupFile(msgspec.Struct, frozen=True):
-    """One file: its name in the store, the one it is stored under, and what it must hold."""
+    """One file: its name in the store, its name in the backup, its length and digest."""
 
     name: str
     stored: str
@@ -38,11 +38,11 @@ class BackupFile(msgspec.Struct, frozen=True):
     sha256: str
     modified_ms: int
     base: int | None = None
-    """The first offset of a file of the log."""
+    """The first physical offset of a log file."""
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """Everything that is known of a backup. `options` are the sizes the store was written with."""
+    """The contents of a backup. `options` are the sizes that the store was written with."""
 
     format: int
     taken_at_ms: int
@@ -54,12 +54,12 @@ class Manifest(msgspec.Struct, frozen=True):
     digest: str = ""
 
     def sealed(self) -> Manifest:
-        """With the digest over all the rest."""
+        """The same with the digest over all other fields."""
         return msgspec.structs.replace(self, digest=_digest_of(self))
 
     @property
     def is_ledger(self) -> bool:
-        """Whether the log is that of a ledger's member, which is restored as a whole."""
+        """Whether the log belongs to a ledger's member, which is only restored whole."""
         return bool(self.options.get("enable_dledger_commit_log"))
 
     @property
@@ -70,7 +70,7 @@ class Manifest(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class DamagedFile:
-    """A file of a backup that does not hold what it should."""
+    """A file of a backup that does not match the manifest."""
 
     file: str
     problem: str
@@ -81,7 +81,7 @@ def _digest_of(manifest: Manifest) -> str:
 
 
 def save_manifest(target: Path, manifest: Manifest, medium: Medium) -> None:
-    """From here on this is the backup."""
+    """Replace the manifest: from here on the new backup counts."""
     medium.replace(target / MANIFEST, msgspec.json.format(msgspec.json.encode(manifest.sealed()), indent=1))
 
 
@@ -102,14 +102,14 @@ def load_manifest(target: Path, medium: Medium) -> Manifest:
 
 
 def stored_path(target: Path, file: BackupFile) -> Path:
-    """Where a file of a backup lies; `DamagedStore` for a name that leads elsewhere."""
+    """The path of a file in a backup; `DamagedStore` for a name that leads elsewhere."""
     if "/" in file.stored or ".." in Path(file.name).parts or Path(file.name).is_absolute():
         raise DamagedStore(f"a file {file.stored!r} for {file.name!r}", path=target)
     return target / FILES / file.stored
 
 
 def copy_hashed(medium: Medium, source: Path, length: int, working: Path) -> str:
-    """Copy the first bytes of a file into a new one, durably; their SHA-256."""
+    """Copy the first bytes of a file into a new one, durably; returns their SHA-256."""
     medium.remove(working)
     if not length:
         medium.write(working, b"")
@@ -132,7 +132,7 @@ def hash_file(medium: Medium, path: Path) -> str:
 
 
 def _pump(medium: Medium, source: Path, length: int, take: Callable[[int, memoryview], None]) -> str:
-    """Hand over a file's first bytes in pieces; their SHA-256."""
+    """Pass a file's first bytes to `take` in pieces; returns their SHA-256."""
     digest = hashlib.sha256()
     read = medium.open(source)
     try:
@@ -149,17 +149,13 @@ def _pump(medium: Medium, source: Path, length: int, take: Callable[[int, memory
 
 
 def check_files(target: Path, manifest: Manifest, medium: Medium) -> list[DamagedFile]:
-    """Every file that is missing, has another length, or other bytes than it should."""
-    found: list[DamagedFile] = []
-    for file in manifest.files:
-        problem = find_damage(target, file, medium)
-        if problem is not None:
-            found.append(DamagedFile(file.name, problem))
-    return found
+    """Every file that is missing, or has another length or other bytes than the manifest says."""
+    found = ((file.name, find_damage(target, file, medium)) for file in manifest.files)
+    return [DamagedFile(name, problem) for name, problem in found if problem is not None]
 
 
 def find_damage(target: Path, file: BackupFile, medium: Medium) -> str | None:
-    """What is wrong with a file of a backup; None when it is what the manifest says."""
+    """What is wrong with a file of a backup; None when it matches the manifest."""
     path = stored_path(target, file)
     info = medium.stat(path)
     if info is None:

@@ -1,8 +1,8 @@
-"""`restore`: a store from a backup, whole or cut at a point in time or in the log.
+"""`restore`: makes a store from a backup, whole or cut at a point in time or in the log.
 
-NEW.restoring     log files with their digests checked on the way, cut behind the last wanted record; config
-                  then opened once: queues, index, checkpoint are built from the log, offsets brought back to it
-NEW               the same directory under its name, when all of that is done
+1. NEW.restoring gets the log files, whose digests are checked, cut after the last wanted record, and the config.
+2. It is opened once: queues, index and checkpoint are built from the log, and offsets beyond it are lowered.
+3. It is renamed to NEW.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _SCAN_ROWS = 65_536
 
 @dataclass(frozen=True, slots=True)
 class RestoreReport:
-    """The store that was made: its log, and where the backup's ended."""
+    """The new store's log and queues, and the end of the backup's log."""
 
     min_offset: int
     end_offset: int
@@ -57,9 +57,9 @@ def restore(
     config: StoreConfig | None = None,
     medium: Medium | None = None,
 ) -> RestoreReport:
-    """Make the store of a backup in a new directory.
+    """Make a store in a new directory.
 
-    `at_ms`: with the messages that were stored up to then. `to_offset`: with those that begin before this offset.
+    `at_ms` keeps the messages that were stored up to then, `to_offset` those that begin before this offset.
     """
     target, new = local_path(target), local_path(new)
     medium = LocalMedium() if medium is None else medium
@@ -116,7 +116,7 @@ class _Restoring:
         return self._manifest.end_offset
 
     def _first_unwanted(self, file: BackupFile, at_ms: int | None, to_offset: int | None) -> int | None:
-        """Where the first record begins that was stored too late or lies too far; None when this file has none."""
+        """Where the first record after the wanted end begins; None when this file has none."""
         base = file.base or 0
         if to_offset is not None and base + file.length <= to_offset:
             return None
@@ -151,16 +151,16 @@ class _Restoring:
             raise _mismatch(stored)
 
     def _keep_deletions(self, end: int) -> None:
-        """The log is cut: queues that were deleted after this place are there again."""
+        """Forget deletions after the cut: those queues exist again."""
         note = NoteFile(self._working / DELETED, self._medium, list[DeletedQueue])
         known = note.load().content
         if known is not None:
             note.save([each for each in known if not each.is_deletion or each.log_end <= end])
 
     def _build(self, end: int) -> tuple[int, int]:
-        """Open it once: everything that follows from the log is built, and offsets beyond it are brought back.
+        """Open the store once: queues and index are built from the log, and offsets beyond it are lowered.
 
-        A ledger's log is read up to what was committed; what lies behind is there, and its group decides about it.
+        A ledger's log is read up to its committed end; its group decides about the entries after that.
         """
         from flintlog.store.options.store_config import StoreConfig
 
@@ -191,5 +191,5 @@ def _first_unwanted(view: memoryview, base: int, at_ms: int | None, to_offset: i
 
 
 def _mismatch(path: Path) -> DamagedStore:
-    advice = "`flintlog backup verify` tells what else; take another backup, or copy this file from one"
+    advice = "`flintlog backup verify` lists all such files; take another backup, or copy this file from one"
     return DamagedStore("this file of the backup does not match its digest", path=path, advice=advice)

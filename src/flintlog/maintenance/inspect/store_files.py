@@ -135,6 +135,10 @@ class StoreFiles:
         """The physical offset at which the log begins."""
         return self.log[0].base if self.log else 0
 
+    def log_file_of(self, physical_offset: int) -> DataFile | None:
+        """The log file that holds an offset."""
+        return next((file for file in self.log if file.base <= physical_offset < file.end), None)
+
     def read(self, path: str, start: int, stop: int) -> memoryview:
         """Bytes of a file, mapped."""
         return self.source.view(Path(path), start, stop)

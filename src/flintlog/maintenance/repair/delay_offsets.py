@@ -1,4 +1,4 @@
-"""Bringing `config/delayOffset.json` back to the queues that are there."""
+"""Lowers the offsets of `config/delayOffset.json` to the ends of the queues."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def bring_delay_offsets_back(root: Path, config: StoreConfig | None, medium: Medium) -> None:
-    """No delay level may be ahead of its queue: messages that are put there later would be passed over."""
+    """Lower every delay level that is ahead of its queue: messages put there later would be skipped."""
     files = look_at(root, config, medium)
     file = JsonFile(root / names.CONFIG / "delayOffset.json", medium)
     content = file.load()

@@ -1,9 +1,9 @@
-"""Filling a stretch of the log that holds no record, so that RocketMQ reads over it and keeps what follows.
+"""Fills a damaged stretch of the log with valid records, so that RocketMQ reads past it and keeps what follows.
 
-entries of queues that point into it     a stand-in for each, in its own place: queue offsets stay without a gap
-queue offsets that no record has         a stand-in for each, somewhere between these
-between them                             records that are in no queue
-up to the end of the file                a blank, as at the end of every log file
+queue entries that point into it     a stand-in for each, at its own offset: queue offsets stay without a gap
+queue offsets that no record has     a stand-in for each, somewhere between these
+between them                         records that are in no queue
+up to the end of the file            a blank, as at the end of every log file
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from flintlog.maintenance.repair.repair_plan import LostMessage
 
 Gaps = Mapping[QueueKey, Sequence[OffsetGap]]
 Filled = tuple[QueueKey, int]
-"""A queue, and an offset in it."""
+"""A queue and an offset in it."""
 
 
 @dataclass(slots=True)
 class _Known:
-    """A lost record whose place in the log a queue entry tells, with its entries in light queues."""
+    """A lost record whose place in the log is known from its queue entry, with its entries in light queues."""
 
     message: LostMessage
     others: list[tuple[str, int]] = field(default_factory=list)
@@ -50,9 +50,9 @@ class _Known:
 
 
 def fill_range(files: StoreFiles, path: Path, start: int, size: int, gaps: Gaps, filled: set[Filled]) -> bytes | None:
-    """The bytes for [start, start + size) of a log file; None when they cannot be filled.
+    """The bytes for [start, start + size) of a log file; None when no records fit there.
 
-    `gaps` are the queue offsets that the log's records leave out, `filled` those that stand-ins have by now.
+    `gaps` are the queue offsets that no record of the log has. `filled` are those that stand-ins have; it is extended.
     """
     file = next((each for each in files.log if each.path == str(path)), None)
     if file is None:
@@ -69,7 +69,7 @@ def fill_range(files: StoreFiles, path: Path, start: int, size: int, gaps: Gaps,
 
 
 class _Filling:
-    """The records that come into one stretch, from its begin to its end."""
+    """The records that fill one stretch, from its begin to its end."""
 
     def __init__(self, files: StoreFiles, known: list[_Known], unknown: list[Filled], time: int) -> None:
         self._files = files
@@ -105,20 +105,20 @@ class _Filling:
         return record if record or not known.others else stand_in_for_entry(*place, message.size, self._time, count)
 
     def _between(self, start: int, stop: int) -> bytes | None:
-        """Records for [start, stop): those of places whose record lay somewhere here, and one that is in no queue."""
+        """Records for [start, stop): stand-ins for unknown places that may have lain here, and one in no queue."""
         if start == stop:
             return b""
         records = self._places(start, stop)
         used = start + sum(map(len, records))
         rest = b"" if used == stop else filler(used, stop - used, self._time)
-        if rest is None and records:  # too few bytes for a record of their own: the last one takes them
+        if rest is None and records:  # too few bytes for another record: enlarge the last one
             last = parse_record(records.pop())
             place = last.topic, last.queue_id, last.queue_offset, last.physical_offset
             rest = stand_in_for_entry(*place, stop - last.physical_offset, self._time)
         return None if rest is None else b"".join((*records, rest))
 
     def _places(self, start: int, stop: int) -> list[bytes]:
-        """As many of the unknown places as fit, each in the fewest bytes that can be. Offsets grow along the log."""
+        """Stand-ins for as many unknown places as fit, each as short as possible. Offsets must grow along the log."""
         records: list[bytes] = []
         waiting: list[Filled] = []
         held: set[QueueKey] = set()
@@ -138,13 +138,13 @@ class _Filling:
         return records
 
     def _may_be_at(self, key: QueueKey, offset: int, position: int) -> bool:
-        """Whether the known records of the queue lie on the right sides of a position: lower offsets before it."""
+        """Whether a record at this position keeps its queue's order: lower offsets before it, higher ones after."""
         known = (each for each in self._known if (each.message.topic, each.message.queue_id) == key)
         return all((each.start < position) == ((each.message.queue_offset or 0) < offset) for each in known)
 
 
 def _possible(entries: Iterable[LostMessage], gaps: Gaps) -> Iterator[LostMessage]:
-    """Entries at offsets that no record has, there where it may have lain: queue files may be damaged as well."""
+    """Entries that fill a gap of their queue and point between its neighbours: queue files may be damaged as well."""
     for entry in entries:
         known = gaps.get((entry.topic or "", entry.queue_id or 0))
         offset, at = entry.queue_offset or 0, entry.physical_offset
@@ -153,7 +153,7 @@ def _possible(entries: Iterable[LostMessage], gaps: Gaps) -> Iterator[LostMessag
 
 
 def _together(entries: Iterable[LostMessage]) -> list[_Known]:
-    """Entries of one record as one, in the order of the log."""
+    """All entries of one record as one, in log order."""
     found: dict[tuple[int, int], list[LostMessage]] = {}
     for entry in entries:
         found.setdefault((entry.physical_offset, entry.size), []).append(entry)
@@ -166,7 +166,7 @@ def _together(entries: Iterable[LostMessage]) -> list[_Known]:
 
 
 def _unknown_places(gaps: Gaps, taken: set[Filled], begin: int, end: int) -> list[Filled]:
-    """Places of which nothing but their queue offset is known, and whose records may have lain in a stretch."""
+    """Queue offsets without a record or an entry, whose records may have lain in this stretch."""
     return [
         (key, offset)
         for key in sorted(gaps)
@@ -178,17 +178,17 @@ def _unknown_places(gaps: Gaps, taken: set[Filled], begin: int, end: int) -> lis
 
 
 def ends_with(files: StoreFiles, physical_offset: int) -> bool:
-    """Whether no record begins at an offset of the log or behind it."""
+    """Whether no record begins at an offset of the log or after it."""
     for file in files.log:
         if file.end > physical_offset:
             start = max(0, physical_offset - file.base)
-            if kernel.find_record(files.read(file.path, 0, file.size), start, file.size, file.base) >= 0:
+            if kernel.find_record(files.view(file), start, file.size, file.base) >= 0:
                 return False
     return True
 
 
 def _disjoint(entries: list[_Known], end: int) -> list[_Known]:
-    """Entries that do not lie in each other; a damaged entry may say anything."""
+    """Entries that do not overlap; a damaged entry may name any place."""
     found: list[_Known] = []
     position = -1
     for entry in entries:
@@ -199,7 +199,7 @@ def _disjoint(entries: list[_Known], end: int) -> list[_Known]:
 
 
 def _time_before(files: StoreFiles, path: Path, start: int, base: int) -> int:
-    """The store time of the last record before the stretch, or of the first behind it: times grow along the log."""
+    """The store time of the last record before the stretch; 0 when the file has none."""
     view = files.read(str(path), 0, start)
     place, time = 0, 0
     while place < start:

@@ -1,4 +1,4 @@
-"""A store directory that is changed without being opened: its lock is held meanwhile, so nobody else runs on it."""
+"""The lock of a store that is changed without being opened, so that no other process opens it meanwhile."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from flintlog.store.paths import StorePaths
 
 @contextmanager
 def hold(paths: StorePaths, medium: Medium) -> Iterator[None]:
-    """Hold the store's lock; `StoreInUse` when another process, RocketMQ's or ours, has it."""
+    """Hold the store's lock; `StoreInUse` when another process, a broker or flintlog, has it."""
     lock = medium.lock(paths.lock)
     try:
         yield

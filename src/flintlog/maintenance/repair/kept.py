@@ -1,12 +1,13 @@
-"""What a repair replaces, kept beside the store: `<store>.repaired-<time>`.
+"""Keeps what a repair replaces, in a directory beside the store: `<store>.repaired-<time>`.
 
-Bytes are written there whole and synced before the store's own are changed; nothing kept is ever replaced. An
-interrupted repair that is run again finds its directory through the store's `flintlog/repair.json` and goes on there.
+The old bytes are written and synced there before the store is changed, and never replaced. A repair that is run again
+after an interruption finds the directory through `flintlog/repair.json` and continues in it.
 """
 
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from pathlib import Path
 
 from flintlog.disk.media.medium import Medium
@@ -16,7 +17,7 @@ COPY_BYTES = 4 * 1024 * 1024
 
 
 class Kept:
-    """One directory of kept things."""
+    """The directory for one repair."""
 
     def __init__(self, directory: Path, medium: Medium) -> None:
         self.directory = directory
@@ -24,29 +25,29 @@ class Kept:
 
     def keep_bytes(self, name: str, data: bytes) -> Path:
         """Keep bytes under a name, or under the next free one when other bytes have it."""
-        for number in itertools.count():
-            path = self.directory / (f"{name}.{number}" if number else name)
+        for path in self._paths(name):
             there = self._medium.stat(path)
             if there is None:
                 self._medium.make_directories(path.parent)
                 self._medium.replace(path, data)
                 return path
             if there.size == len(data) and self._medium.read(path, len(data)) == data:
-                self._medium.sync_directory(path.parent)  # a process that was killed may have left the name unsynced
+                self._medium.sync_directory(path.parent)  # a killed process may have left the name unsynced
                 return path
         raise AssertionError("counting does not end")
 
+    def _paths(self, name: str) -> Iterator[Path]:
+        yield self.directory / name
+        yield from (self.directory / f"{name}.{number}" for number in itertools.count(1))
+
     def move(self, source: Path, name: str) -> Path:
-        """Move a file or directory here, and say where; what was moved before under that name stays beside it."""
-        for number in itertools.count():
-            target = self.directory / (f"{name}.{number}" if number else name)
-            if not self._medium.exists(target):
-                break
+        """Move a file or directory here under a name, or under the next free one; returns its new path."""
+        target = next(path for path in self._paths(name) if not self._medium.exists(path))
         self._medium.make_directories(target.parent)
         try:
             self._medium.rename(source, target)
         except DiskError:
-            # The store is a mount point of its own: what lies beside it is on another disk.
+            # The store is a mount point, so the directory beside it is on another disk.
             copy_tree(self._medium, source, target)
             self._medium.remove_tree(source) if self._is_directory(source) else self._medium.remove(source)
         self._medium.sync_directory(target.parent)
@@ -59,7 +60,7 @@ class Kept:
 
 
 def copy_tree(medium: Medium, source: Path, target: Path) -> None:
-    """Copy a file or a directory with all that is in it, durably."""
+    """Copy a file, or a directory with everything in it, durably."""
     info = medium.stat(source)
     if info is None:
         return
@@ -73,7 +74,7 @@ def copy_tree(medium: Medium, source: Path, target: Path) -> None:
 
 
 def copy_file(medium: Medium, source: Path, target: Path, *, size: int | None = None) -> None:
-    """Copy a file's bytes into a new file, of another size if told: what is missing is zeros."""
+    """Copy a file's bytes into a new file of the same size or of `size`; missing bytes are zeros."""
     info = medium.stat(source)
     length = 0 if info is None else info.size
     wanted = length if size is None else size

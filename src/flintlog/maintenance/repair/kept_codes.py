@@ -1,7 +1,7 @@
-"""Tags codes of queue entries that the log does not tell, or tells wrongly: kept when queues are built again.
+"""Carries tags codes over to queues that were built again, where they do not follow from the log.
 
-Only the queue that is replaced still has the delivery time of a message whose delay level nobody knows, and the tags of
-a message whose properties are damaged.
+Only the replaced queue has the delivery time of a message whose delay level is of unknown length, and the tags of a
+message whose properties are damaged.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from flintlog.format.record import SCHEDULE_TOPIC
 
 
 def bring_times_back(old: Path, new: Path, levels: Iterable[int], medium: Medium) -> None:
-    """Give the entries of these delay levels the codes that they had in another folder of queues."""
+    """Give the entries of these delay levels in `new` the codes that they have in `old`."""
     for level in levels:
         _bring_back(old, new, (SCHEDULE_TOPIC, level - 1), None, medium)
 

@@ -1,4 +1,4 @@
-"""The steps of a repair that change bytes of the log; what they replace is kept first."""
+"""The steps of a repair that change bytes of the log. The old bytes are kept first."""
 
 from __future__ import annotations
 
@@ -26,30 +26,33 @@ def name_of(files: StoreFiles, path: Path) -> str:
 
 
 class LogMending:
-    """One round of them. `gaps` are the queue offsets that no record of the log has."""
+    """These steps in one round. `gaps` are the queue offsets that no record of the log has."""
 
-    def __init__(self, files: StoreFiles, kept: Kept, undo: Undo, gaps: Gaps, tell: Callable[[str], None]) -> None:
+    def __init__(self, files: StoreFiles, kept: Kept, undo: Undo, gaps: Gaps, on_step: Callable[[str], None]) -> None:
         self._files = files
         self._medium = files.medium
         self._kept = kept
         self._undo = undo
         self._gaps = gaps
         self._filled: set[Filled] = set()
-        self._tell = tell
+        self._on_step = on_step
 
     def _overwrite(self, path: Path, start: int, data: bytes) -> None:
-        """Put other bytes in a place of the log; those that were there are kept first."""
+        """Replace bytes of the log; the old ones are kept first."""
         raw = self._medium.open(path, writable=True)
         try:
             old = bytes(raw.buffer[start : start + len(data)])
             if old != data:
-                self._kept.keep_bytes(f"{name_of(self._files, path)}.at-{start}", old)
-                self._tell("kept")
-                self._undo.overwritten(path, start, old)
+                self._keep(path, start, old, "at")
                 raw.write_at(start, memoryview(data))
                 raw.sync(start, start + len(data))
         finally:
             raw.close()
+
+    def _keep(self, path: Path, start: int, old: bytes, where: str) -> None:
+        self._kept.keep_bytes(f"{name_of(self._files, path)}.{where}-{start}", old)
+        self._on_step("kept")
+        self._undo.overwritten(path, start, old)
 
     def write_end_mark(self, step: Step) -> None:
         path, start = Path(step.file or ""), step.offset or 0
@@ -94,10 +97,7 @@ class LogMending:
             try:
                 stop = kernel.written_end(raw.buffer, start, max(start, raw.data_end(start)))
                 if stop > start:
-                    old = bytes(raw.buffer[start:stop])
-                    self._kept.keep_bytes(f"{name_of(self._files, path)}.from-{start}", old)
-                    self._tell("kept")
-                    self._undo.overwritten(path, start, old)
+                    self._keep(path, start, bytes(raw.buffer[start:stop]), "from")
                     raw.clear(start, stop)
                     raw.sync(start, stop)
             finally:

@@ -1,8 +1,8 @@
-"""Which messages a damage of the log cost, as far as that can still be known.
+"""Which messages were lost to damage of the log, as far as that can still be found out.
 
-A record whose head is whole says it itself. Of others the queues know: an entry that points into the lost bytes names
-topic, queue, offset and size. What neither knows is told as bytes; but a torn end in which no record begins never was a
-message, and is only cut.
+A record with an intact head names its own message. For others a queue entry that points into the damaged bytes names
+topic, queue, offset and size. Where there is neither, the loss is reported in bytes. A torn tail in which no record
+begins was never a message: it is only cut.
 """
 
 from __future__ import annotations
@@ -29,13 +29,12 @@ from flintlog.maintenance.inspect.store_files import StoreFiles
 from flintlog.maintenance.repair.repair_plan import LostMessage
 
 MAX_DIGITS = 5
-"""No batch has more messages than that many digits say."""
-"""Size, magic, CRC, queue id, flag, queue offset, physical offset: how every record begins."""
+"""The number of messages in a batch has at most so many digits."""
 _RANGES = frozenset({"damaged-range", "missing-log-file", "torn-tail", "short-log"})
 
 
 def find_lost(files: StoreFiles, findings: Sequence[Finding]) -> list[LostMessage]:
-    """The messages that these findings cost, in log order."""
+    """The messages that are lost by these findings, in log order."""
     lost = [_damaged(files, finding) for finding in findings if finding.id == "damaged-record"]
     ranges = _ranges(findings)
     by_entry = {message.physical_offset: message for message in entries_in(files, ranges)}
@@ -58,7 +57,7 @@ def _ranges(findings: Sequence[Finding]) -> list[tuple[int, int, str]]:
 
 
 def _torn(files: StoreFiles, finding: Finding) -> list[LostMessage]:
-    """The message whose head the torn end begins with, if it does: one that no queue knows."""
+    """The message at whose head the torn tail begins, if it begins with one; no queue has an entry for it."""
     if (
         finding.file is None
         or finding.offset is None
@@ -120,10 +119,9 @@ def entries_in(files: StoreFiles, ranges: Sequence[tuple[int, int, str]]) -> Ite
 def _batches_in(
     files: StoreFiles, queue: QueueFilesView, ranges: Sequence[tuple[int, int, str]]
 ) -> Iterator[LostMessage]:
-    """The same for a batch queue, of which an entry stands for all messages of a record."""
+    """The same for a batch queue, where one entry stands for all messages of a record."""
     for file in queue.files:
-        view = files.read(file.path, 0, file.size)
-        for entry in parse_batch_queue_entries(view[: file.size - file.size % BATCH_ENTRY_SIZE]):
+        for entry in parse_batch_queue_entries(files.view(file)[: file.size - file.size % BATCH_ENTRY_SIZE]):
             why = _why(ranges, entry.physical_offset) if entry.is_valid else None
             if why is not None:
                 place = queue.topic, queue.queue_id, entry.base_offset
@@ -135,7 +133,7 @@ def _why(ranges: Sequence[tuple[int, int, str]], physical_offset: int) -> str | 
 
 
 def is_log_missing(files: StoreFiles) -> bool:
-    """Whether there is no log at all, though queues name messages."""
+    """Whether there is no log at all, although queues have entries."""
     return not files.log and any(
         queue_end(files, queue) > (queue.files[0].base // ENTRY_SIZE if queue.files and not queue.is_batch else 0)
         for queue in files.queues.values()

@@ -1,11 +1,11 @@
-"""What stands in the log where a message was lost: a record that both stores read, in the lost one's place.
+"""Stand-ins: records for the place of a lost message that both stores can read.
 
-A record whose body is damaged would make RocketMQ end its log there after a crash, and everything behind it would be
-lost too. A stand-in takes exactly the lost record's bytes:
+After a crash RocketMQ would end its log at a record with a damaged body, and lose everything after it. A stand-in takes
+exactly as many bytes as the lost record:
 
-    a message whose head is known      same topic, queue, offsets, times, tags and keys; a body of zeros, and the
+    the head is known                  same topic, queue, offsets, times, tags and keys; a body of zeros, and the
                                        property FLINTLOG_LOST, if it fits
-    bytes of which nothing is known    a rolled back record of the topic FLINTLOG_LOST: in no queue, in no index
+    nothing is known                   a rolled back record of the topic FLINTLOG_LOST: in no queue, in no index
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _UNREADABLE: Final = sys_flag.COMPRESSED | sys_flag.COMPRESSION_MASK | sys_flag.
 
 
 def stand_in(record: Record) -> bytes:
-    """The bytes to write in the place of a record whose body is lost; as many as the record has."""
+    """The bytes that replace a record whose body is lost; as many as the record has."""
     size = record.size
     is_sealed = _CRC_NAME.encode() in record.properties
     known = drop_property(record.properties, _CRC_NAME) if is_sealed else record.properties
@@ -75,10 +75,10 @@ def stand_in_for_entry(
     batch_count: int | None = None,
     others: Sequence[tuple[str, int]] = (),
 ) -> bytes | None:
-    """The same for a message of which only its queue entry is left; None when so few bytes cannot hold it.
+    """The same for a message of which only its queue entry is left; None when `size` is too small.
 
-    `batch_count`: for an entry of a batch queue, how many messages it stands for. `others`: the light queues that had
-    an entry of the same message, and its offsets there.
+    `batch_count`: for an entry of a batch queue, how many messages it stands for. `others`: the light queues that have
+    an entry for the same message, and its offsets there.
     """
     name = topic.encode()
     known = b"" if batch_count is None else _BATCH % (queue_offset, batch_count)
@@ -100,13 +100,13 @@ def stand_in_for_entry(
 
 
 def least_size(topic: str, *, is_marked: bool = False) -> int:
-    """The fewest bytes that a stand-in for a message of a topic takes, with the property that says so or without."""
+    """The fewest bytes that a stand-in for a message of a topic takes, with FLINTLOG_LOST or without."""
     name = topic.encode()
     return Record(topic_bytes=name, body=b"", magic=magic_of_topic(name), properties=_MARK if is_marked else b"").size
 
 
 def filler(physical_offset: int, size: int, store_timestamp: int) -> bytes | None:
-    """A record that is in no queue and no index; None when so few bytes cannot hold one."""
+    """A record that is in no queue and no index; None when `size` is too small."""
     bare = Record(
         topic_bytes=LOST_TOPIC,
         body=b"",

@@ -1,14 +1,13 @@
-"""Changing how far groups have consumed, in `config/consumerOffset.json` of a store that is not running.
+"""Moves groups to other offsets, in `config/consumerOffset.json` of a store that is not running.
 
-    plan    which queues of which group go where          reads only
+    plan    the new offset of each queue                  only reads
     apply   holds the store's lock, keeps a copy          consumerOffset.json.before-20260131T180000
             beside the file, writes RocketMQ's own text
 
 A store with light queues has `lmqConsumerOffset.json` instead. Without a configuration that says so, the file that
 was written last is taken.
 
-The file's `.bak` is no backup for a person: a running broker replaces it within seconds. The copy stays until somebody
-removes it.
+The copy stays until it is removed by hand. The file's `.bak` would not do: a running broker replaces it within seconds.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ Place = Literal["earliest", "latest"] | int
 
 @dataclass(frozen=True, slots=True)
 class OffsetMove:
-    """One group's place in one queue: where it was (None: nowhere) and where it goes."""
+    """One group's offset in one queue, before (None: it had none) and after the move."""
 
     group: str
     topic: str
@@ -45,7 +44,7 @@ class OffsetMove:
 
 
 def load_offsets(files: StoreFiles) -> ConsumerOffsets:
-    """The store's offsets as its file, or the `.bak`, has them; `DamagedStore` when neither can be read."""
+    """The store's offsets from its file or the `.bak`; `DamagedStore` when neither can be read."""
     offsets = ConsumerOffsets(
         JsonFile(files.paths.consumer_offsets, files.medium),
         system_now_ms,
@@ -59,7 +58,7 @@ def load_offsets(files: StoreFiles) -> ConsumerOffsets:
 
 
 def plan_set(files: StoreFiles, group: str, topic: str, queue_id: int | None, place: Place) -> Iterator[OffsetMove]:
-    """Move a group in one queue, or in all of a topic, to an offset, the queue's begin or its end."""
+    """Move a group to an offset, or to the begin or end, of one queue or of all queues of a topic."""
     check_group_name(group)
     offsets = load_offsets(files)
     for key in _queues(files, topic, queue_id):
@@ -87,7 +86,7 @@ def plan_reset(files: StoreFiles, group: str, topics: Iterable[str], time_ms: in
 
 
 def plan_clone(files: StoreFiles, source: str, target: str, topics: Iterable[str]) -> Iterator[OffsetMove]:
-    """Move a group to where another one is, in some topics or in all of that one's."""
+    """Move a group to the offsets of another one, in some of that one's topics or in all."""
     check_group_name(target)
     offsets = load_offsets(files)
     known = offsets.topics_of(source)
@@ -102,7 +101,7 @@ def plan_clone(files: StoreFiles, source: str, target: str, topics: Iterable[str
 
 @contextmanager
 def changing(files: StoreFiles) -> Iterator[None]:
-    """Hold the store while offsets are planned and applied, so that nothing moves between the two."""
+    """Hold the store's lock while offsets are planned and applied, so that nothing changes between the two."""
     if files.paths.ledger is not None:
         raise InvalidConfig(
             "the offsets of a ledger's member are its group's, and would be undone",
@@ -114,7 +113,7 @@ def changing(files: StoreFiles) -> Iterator[None]:
 
 
 def apply_moves(files: StoreFiles, moves: Iterable[OffsetMove]) -> Path | None:
-    """Write the moves; the copy of the file as it was, None when there was none. The caller holds the store."""
+    """Write the moves; returns the copy of the old file, None when there was none. The caller holds the lock."""
     offsets = load_offsets(files)
     for move in moves:
         offsets.reset(move.group, move.topic, move.queue_id, move.after)

@@ -1,4 +1,4 @@
-"""Opening a store once and stopping it again, so that everything that follows from its log is there and agrees."""
+"""Opens a store once and stops it again: recovery then builds whatever is missing from the log."""
 
 from __future__ import annotations
 
@@ -16,11 +16,10 @@ if TYPE_CHECKING:
 
 
 def settle(root: Path, config: StoreConfig, medium: Medium, *, is_guessed: bool) -> tuple[int, int]:
-    """Recover, build, stop cleanly; where the log ends, and how many queues there are. Nothing is put or deleted.
+    """Open the store and stop it cleanly; returns the log's end and the number of queues. Nothing is put or deleted.
 
-    `is_guessed`: no configuration was named. Then messages for light queues get theirs: a store that has none is not
-    changed by it, and one that had them would otherwise lose them. How far groups have consumed stays in the file that
-    it was in.
+    `is_guessed`: no configuration was named. Light queues are then enabled, because a store that has some would lose
+    them otherwise, and one that has none is not changed by it. The offsets of groups stay in the file that had them.
     """
     from flintlog.store.store import open_store
 
@@ -38,7 +37,7 @@ def settle(root: Path, config: StoreConfig, medium: Medium, *, is_guessed: bool)
 
 
 def _put_back(light: JsonFile, plain: JsonFile, medium: Medium) -> None:
-    """Nobody said that this is a store with light queues, so the file of one must not come into being."""
+    """Remove the offsets file of light queues again: without a configuration it must not appear in a plain store."""
     content = light.load()
     if content is None:
         return

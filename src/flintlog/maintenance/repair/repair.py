@@ -1,14 +1,13 @@
-"""`repair`: make a store whole that is not, and keep everything that is replaced.
+"""`repair`: mends a damaged store, and keeps everything that it replaces.
 
-    plan_repair    verifies, and says what would be done and what is lost       changes nothing
-    repair         does it, with the store's lock held                          <store>.repaired-<time> beside it
+    plan_repair    verifies, and reports the steps and the lost messages       changes nothing
+    repair         does the steps, with the store's lock held                  <store>.repaired-<time> beside it
 
-Every step keeps first, then changes, and can be done again; a run that was killed leaves `flintlog/repair.json`, and
-the next one looks at the store afresh and keeps in the same directory. Before anything derived is moved away, the
-checkpoint stops vouching for it and the store is marked as not cleanly stopped: whoever opens it in between builds
-it again from the log.
+Every step keeps the old bytes before it changes them, and can be repeated. A killed run leaves `flintlog/repair.json`;
+the next run verifies afresh and keeps in the same directory. Before queues or index are moved away, the checkpoint
+stops vouching for them and the store is marked as not cleanly stopped: an opening in between builds them from the log.
 
-Invariant: the log only loses what was no intact record.
+Invariant: the log loses no intact record.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ if TYPE_CHECKING:
     from flintlog.store.options.store_config import StoreConfig
 
 MAX_ROUNDS: Final = 8
-"""A step may bring to light what it hid: a file that gets its length back ends in a torn record."""
+"""A step may uncover another finding: a file that gets its length back may end in a torn record."""
 
 _QUEUE_FOLDERS: Final = (names.CONSUME_QUEUE, names.CONSUME_QUEUE_EXT, names.BATCH_CONSUME_QUEUE)
 _DERIVED: Final = (*_QUEUE_FOLDERS, names.INDEX)
@@ -59,7 +58,7 @@ OnStep = Callable[[str], None]
 
 @dataclass(slots=True)
 class RepairReport:
-    """What was done, what was lost, what is left, and where that is which was replaced."""
+    """The steps that were done, the lost messages, the remaining findings, and where replaced files are kept."""
 
     steps: list[Step] = field(default_factory=list)
     lost: list[LostMessage] = field(default_factory=list)
@@ -72,7 +71,7 @@ class RepairReport:
 class _Journal(msgspec.Struct):
     """`flintlog/repair.json`: a repair is under way.
 
-    It says where things are kept, and the sizes that files told which may be among them by now.
+    It says where replaced files are kept, and the sizes that were inferred while all files were in their place.
     """
 
     kept_in: str
@@ -80,7 +79,7 @@ class _Journal(msgspec.Struct):
 
 
 def plan_repair(root: Path, config: StoreConfig | None = None, medium: Medium | None = None) -> RepairPlan:
-    """What `repair` would do now."""
+    """The steps that `repair` would do now."""
     root, medium = local_path(root), LocalMedium() if medium is None else medium
     refuse_member(root, medium, "repaired")
     files = look_at(root, config, medium, every_name=True)
@@ -89,7 +88,7 @@ def plan_repair(root: Path, config: StoreConfig | None = None, medium: Medium | 
 
 
 def _plan(files: StoreFiles, seen: Verification, *, must_settle: bool) -> RepairPlan:
-    """`must_settle`: a repair was interrupted, and how far it came is not known."""
+    """`must_settle`: a repair was interrupted, and it is not known how far it came."""
     restorable = readable_backups(files, seen.findings)
     naming = plan_names(files)
     steps, left = plan_steps(seen.findings, restorable=restorable, naming=naming, must_settle=must_settle)
@@ -103,7 +102,7 @@ def _plan(files: StoreFiles, seen: Verification, *, must_settle: bool) -> Repair
 
 
 def _guessed(files: StoreFiles, steps: list[Step]) -> list[str]:
-    """Sizes of files that are built anew and that neither a configuration nor another file tells."""
+    """Notes about sizes of new files that follow neither from a configuration nor from another file."""
     config, journal = files.config, _load_journal(files)
     known = {**files.noted, **files.inferred.values, **({} if journal is None else journal.inferred)}
     actions = {step.action for step in steps} if files.given is None else set()
@@ -119,7 +118,7 @@ def _guessed(files: StoreFiles, steps: list[Step]) -> list[str]:
 def repair(
     root: Path, config: StoreConfig | None = None, *, medium: Medium | None = None, on_step: OnStep | None = None
 ) -> RepairReport:
-    """Repair the store in a directory; `StoreInUse` when it runs. `on_step` hears of each change before it is made."""
+    """Repair the store in a directory; `StoreInUse` when it runs. `on_step` is called before each change."""
     root, medium = local_path(root), LocalMedium() if medium is None else medium
     refuse_member(root, medium, "repaired")
     files = look_at(root, config, medium, every_name=True)
@@ -171,7 +170,7 @@ def _find_harm(
 
 
 def _take_back(files: StoreFiles, undo: Undo, harm: str) -> NoReturn:
-    """Undo a repair that did harm, and say so."""
+    """Undo a repair that did harm, and raise."""
     with hold(files.paths, files.medium):
         undo.run()
     raise DamagedStore(
@@ -186,7 +185,7 @@ def _journal_path(files: StoreFiles) -> Path:
 
 
 def _load_journal(files: StoreFiles) -> _Journal | None:
-    """What a repair that did not end left."""
+    """The journal of an interrupted repair."""
     data = files.small(_journal_path(files))
     found = None if data is None else parse_note(data, _Journal)
     if found is not None and found.checked is None:
@@ -201,15 +200,15 @@ def _load_journal(files: StoreFiles) -> _Journal | None:
 class _Repairer:
     """One round: the steps of one plan."""
 
-    def __init__(self, files: StoreFiles, seen: Verification, undo: Undo, tell: OnStep) -> None:
+    def __init__(self, files: StoreFiles, seen: Verification, undo: Undo, on_step: OnStep) -> None:
         self._files = files
         self._seen = seen
         self._undo = undo
         self._medium = files.medium
-        self._tell = tell
+        self._on_step = on_step
         self._journal = _load_journal(files) or _Journal(str(self._place()), dict(files.inferred.values))
         self._kept = Kept(Path(self._journal.kept_in), files.medium)
-        self._log = LogMending(files, self._kept, undo, seen.gaps, tell)
+        self._log = LogMending(files, self._kept, undo, seen.gaps, on_step)
         self._is_marked = False
 
     def _place(self) -> Path:
@@ -226,30 +225,30 @@ class _Repairer:
             self._begin()
             for step in steps:
                 if step.action != "settle":
-                    self._tell(step.action)
+                    self._on_step(step.action)
                     self._do(step)
         if any(step.action == "settle" for step in steps):
             self._finish(steps)
         return self._kept.directory
 
     def _finish(self, steps: Sequence[Step]) -> None:
-        self._tell("settle")
+        self._on_step("settle")
         self._settle()
         old, new = self._undo.first_moved(names.CONSUME_QUEUE), self._files.root / names.CONSUME_QUEUE
         if old is not None:
             with hold(self._files.paths, self._medium):
                 bring_times_back(old, new, self._files.doubtful_levels, self._medium)
                 bring_codes_back(old, new, self._seen.retagged, self._medium)
-        self._tell("offsets")
+        self._on_step("offsets")
         if any(step.action == "offsets" for step in steps):
             with hold(self._files.paths, self._medium):
-                # Those of groups were brought back when the store was opened.
+                # The opening has lowered the offsets of groups already.
                 bring_delay_offsets_back(self._files.root, self._files.given, self._medium)
-        self._tell("owners")
+        self._on_step("owners")
         self._give_owners()
 
     def _begin(self) -> None:
-        self._tell("begin")
+        self._on_step("begin")
         self._medium.make_directories(self._kept.directory)
         take_after(self._kept.directory, self._files.root)
         self._undo.remember(self._files.root, (names.CHECKPOINT, names.ABORT, names.ABORT_BACKUP))
@@ -294,17 +293,17 @@ class _Repairer:
         info = self._medium.stat(path)
         if info is None:
             return
-        behind = b""
+        surplus = b""
         if info.size > size:
             raw = self._medium.open(path)
-            behind = bytes(raw.buffer[size:])
-            self._kept.keep_bytes(f"{name_of(self._files, path)}.behind-{size}", behind)
+            surplus = bytes(raw.buffer[size:])
+            self._kept.keep_bytes(f"{name_of(self._files, path)}.after-{size}", surplus)
             raw.close()
-        self._undo.resized(path, info.size, behind)
+        self._undo.resized(path, info.size, surplus)
         working = path.with_name(f".{path.name}.flintlog-new")
         copy_file(self._medium, path, working, size=size)
         take_after(working, path)
-        self._tell("resized")
+        self._on_step("resized")
         self._medium.rename(working, path)
         self._medium.sync_directory(path.parent)
 
@@ -313,18 +312,18 @@ class _Repairer:
         good = self._medium.read(path.with_name(path.name + names.BACKUP_SUFFIX))
         if self._medium.exists(path):
             self._kept.keep_bytes(name_of(self._files, path), self._medium.read(path))
-        self._tell("restored")
+        self._on_step("restored")
         self._medium.replace(path, good)
 
     def _drop(self, relative: tuple[str, ...]) -> None:
         for name in relative:
             path = self._files.root / name
             if self._medium.exists(path):
-                self._tell(f"away {name}")
+                self._on_step(f"away {name}")
                 self._undo.moved(path, self._kept.move(path, name))
 
     def _drop_derived(self, *others: str) -> None:
-        """Whatever of it is dropped: once the checkpoint vouches for nothing, an opening builds all of it again."""
+        """Drop all queues and the index: without the checkpoint an opening builds all of them again."""
         self._stop_vouching()
         self._drop((*_DERIVED, *others))
 
@@ -332,7 +331,7 @@ class _Repairer:
         if self._is_marked:
             return
         self._is_marked = True
-        self._tell("unclean")
+        self._on_step("unclean")
         data = self._files.small(self._files.paths.checkpoint)
         if data is not None:
             self._kept.keep_bytes(names.CHECKPOINT, data)
@@ -345,7 +344,7 @@ class _Repairer:
         self._kept.keep_bytes(name_of(self._files, path), self._medium.read(path))
 
     def _settle(self) -> None:
-        """Recovery builds what is missing, and writes checkpoint and stop marker."""
+        """Open the store once: recovery builds what is missing, and writes checkpoint and stop marker."""
         files = self._files
         sizes = {**files.inferred.values, **self._journal.inferred}
         try:
@@ -356,8 +355,8 @@ class _Repairer:
             raise DamagedStore(what, path=error.path, advice=advice) from error
 
     def _give_owners(self) -> None:
-        """What was made anew belongs to whom the log belongs."""
-        files = look_at(self._files.root, self._files.given, self._medium)  # afresh: files may have other names by now
+        """Give new files the owner of the log."""
+        files = look_at(self._files.root, self._files.given, self._medium)  # files may have other names by now
         if not files.log:
             return
         file, folder = Path(files.log[0].path), Path(files.log[0].path).parent

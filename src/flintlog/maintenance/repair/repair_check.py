@@ -1,7 +1,7 @@
-"""Whether a repair did harm: an intact message at another place, a record less, more findings than before.
+"""Finds harm that a repair did: an intact message at another offset, a missing record, or more findings than before.
 
-Queues that were built again are compared with those that they replaced, entry by entry. Where two entries differ, the
-record decides that the old one pointed at: if it is intact and names this place, the new entry must point at it too.
+New queues are compared with those that they replaced, entry by entry. If two entries differ, and the old one points at
+an intact record that names this queue and offset, then the new entry is wrong.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ COMPARED_BYTES = 4 * 1024 * 1024
 
 
 def find_harm(before: Verification, after: Verification, replaced_queues: Path | None, files: StoreFiles) -> str | None:
-    """What a repair made worse, in words; `files` are those of after it."""
+    """A sentence about what a repair made worse, or None; `files` are those after the repair."""
     whole_before = before.record_count - before.damaged_count
     whole_after = after.record_count - after.damaged_count
     if whole_after < whole_before:
@@ -50,7 +50,7 @@ def _folders(medium: Medium, directory: Path) -> list[FileInfo]:
 
 
 def _differing(files: StoreFiles, old: Path, new: Path, base: int) -> Iterator[int]:
-    """Queue offsets whose entry of before names an intact record of that place, and whose entry now does not."""
+    """Queue offsets whose old entry names an intact record of that place, and whose new entry does not."""
     topic, queue_id = old.parent.parent.name, int(old.parent.name)
     size = files.source.size(old)
     there = files.medium.stat(new)
@@ -69,8 +69,8 @@ def _differing(files: StoreFiles, old: Path, new: Path, base: int) -> Iterator[i
 
 
 def _names_place(files: StoreFiles, physical_offset: int, size: int, wanted: tuple[str, int, int]) -> bool:
-    """Whether an intact record of this size is there and has that place in a queue."""
-    file = next((file for file in files.log if file.base <= physical_offset < file.end), None)
+    """Whether an intact record of this size is there and names that queue and offset."""
+    file = files.log_file_of(physical_offset)
     if file is None or size <= 0 or physical_offset + size > file.end:
         return False
     start = physical_offset - file.base

@@ -1,11 +1,11 @@
-"""Giving files of the log their names back, in an order in which no name is ever taken.
+"""Gives misnamed log files their right names, in an order in which the new name is always free.
 
     0 holds 1, 1 holds 2                 1 ─▶ 2, then 0 ─▶ 1
     0 holds 1, 1 holds 0                 0 ─▶ 0.moved, then 1 ─▶ 0, then 0.moved ─▶ 1
 
-A rename is one step on the disk, and a file under any wrong name is found again: a run that was killed is planned
-afresh. A copy that says nothing but what the file in its place says goes beside the store; where two files differ, it
-is not for a program to say which is the right one.
+A rename is atomic, and a file under any wrong name is found again, so a killed run is simply planned afresh. A copy of
+the file that has the right name is moved beside the store. If two files differ, the repair is refused: a program cannot
+decide which is the right one.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ COMPARED_BYTES = 4 * 1024 * 1024
 
 
 def names_not_to_be_given(files: StoreFiles) -> list[Misnamed]:
-    """Files that stand in the way of every repair: which name they should have is for somebody else to decide."""
+    """Files that prevent a repair: another file with other contents has their right name."""
     return [each for each in files.misnamed if each.obstacle is not None and not _is_copy(each, files)]
 
 
 def refuse_without_names(files: StoreFiles) -> None:
-    """Raise for the first of them."""
+    """Raise for the first such file."""
     refuse_misnamed(names_not_to_be_given(files))
 
 
 def plan_names(files: StoreFiles) -> Iterator[Step]:
-    """The steps after which each file of the log has its name, in their order."""
+    """The steps, in order, that give each log file its right name."""
     for copy in files.misnamed:
         if copy.obstacle is not None:
             what = f"move the file away: {copy.right_name} has all that it has"
@@ -53,14 +53,14 @@ def _renames(waiting: Sequence[Misnamed]) -> Iterator[Step]:
             what = f"rename the file to {ready.right_name}"
             yield Step("rename", what, MISNAMED, str(ready.path), 0, ready.base, ready.size)
             continue
-        first, *others = waiting  # they have each other's names
+        first, *others = waiting  # they form a cycle
         aside = first.path.with_name(f"{first.path.name}.moved")
         yield Step("rename", f"rename the file to {aside.name} for now", MISNAMED, str(first.path), size=first.size)
         waiting = [*others, replace(first, path=aside)]
 
 
 def rename(step: Step, medium: Medium) -> tuple[Path, Path] | None:
-    """Do one of these steps, and say which name became which; no file is ever replaced by it."""
+    """Do one of these steps; returns the old and the new path. It never replaces a file."""
     source = Path(step.file or "")
     base = step.physical_offset
     target = source.with_name(f"{source.name}.moved" if base is None else segment_name(base))
@@ -74,7 +74,7 @@ def rename(step: Step, medium: Medium) -> tuple[Path, Path] | None:
 
 
 def _is_copy(file: Misnamed, files: StoreFiles) -> bool:
-    """Whether the file that is in its place begins with everything that was written into this one."""
+    """Whether the file with the right name begins with everything that was written into this one."""
     right = next((each for each in files.log if each.base == file.base and Path(each.path) != file.path), None)
     if right is None:
         return False

@@ -1,6 +1,6 @@
-"""Taking a repair back: what it changed is put back in the reverse order, from what was kept beside the store.
+"""Undoes a repair: its changes are reversed from the last to the first, with the bytes kept beside the store.
 
-Invariant: every change is noted with what is needed to reverse it. Small files (configuration, notes, checkpoint) are
+Invariant: every change is noted together with what reverses it. Small files (configuration, notes, checkpoint) are
 remembered whole, because the opening at the end of a repair may change any of them.
 """
 
@@ -15,7 +15,7 @@ from flintlog.maintenance.repair.kept import copy_file, copy_tree
 
 
 class Undo:
-    """The changes of one repair, all of its rounds."""
+    """The changes of one repair, over all its rounds."""
 
     def __init__(self, medium: Medium) -> None:
         self._medium = medium
@@ -25,7 +25,7 @@ class Undo:
         self._moved: dict[str, Path] = {}
 
     def remember(self, directory: Path, names: Container[str] | None = None) -> None:
-        """Remember the small files of a directory, or those with these names, if that was not done yet."""
+        """Remember the small files of a directory, or only those with these names; the first call counts."""
         if directory not in self._small:
             self._names[directory] = names
             self._small[directory] = {name: self._medium.read(directory / name) for name in self._listed(directory)}
@@ -36,16 +36,16 @@ class Undo:
         self._changes.append(lambda: self._move_back(source, target))
 
     def first_moved(self, name: str) -> Path | None:
-        """Where that is now which had this name before the repair, if it was moved."""
+        """Where the file or directory that had this name before the repair was moved, if it was."""
         return self._moved.get(name)
 
     def overwritten(self, path: Path, start: int, old: bytes) -> None:
         """Bytes of a file were replaced."""
         self._changes.append(lambda: self._write_back(path, start, old))
 
-    def resized(self, path: Path, size: int, behind: bytes) -> None:
-        """A file got another length; `behind` was cut off it."""
-        self._changes.append(lambda: self._resize_back(path, size, behind))
+    def resized(self, path: Path, size: int, surplus: bytes) -> None:
+        """A file got another length; `surplus` was cut off its end."""
+        self._changes.append(lambda: self._resize_back(path, size, surplus))
 
     def renamed(self, source: Path, target: Path) -> None:
         """A file got another name."""
@@ -66,7 +66,7 @@ class Undo:
             self._medium.remove_tree(source) if info.is_directory else self._medium.remove(source)
         try:
             self._medium.rename(target, source)
-        except DiskError:  # the store is a mount point of its own
+        except DiskError:  # the store is a mount point: the kept files are on another disk
             copy_tree(self._medium, target, source)
         self._medium.sync_directory(source.parent)
 
@@ -78,11 +78,11 @@ class Undo:
         finally:
             raw.close()
 
-    def _resize_back(self, path: Path, size: int, behind: bytes) -> None:
+    def _resize_back(self, path: Path, size: int, surplus: bytes) -> None:
         working = path.with_name(f".{path.name}.flintlog-new")
         copy_file(self._medium, path, working, size=size)
-        if behind:
-            self._write_back(working, size - len(behind), behind)
+        if surplus:
+            self._write_back(working, size - len(surplus), surplus)
         self._medium.rename(working, path)
         self._medium.sync_directory(path.parent)
 

@@ -1,4 +1,4 @@
-"""A ledger's own files, gathered for the checks: entries and index, `currterm`, `checkpoint`."""
+"""Passes a ledger's own files to the checks: entries and index, `currterm`, `checkpoint`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from flintlog.store.paths import MEMBER_TERM
 
 
 def find_given_up(files: StoreFiles, results: Sequence[RangeResult], facts: LogFacts) -> int | None:
-    """Where a ledger's log ends, if a truncation left bytes behind it that are no part of it."""
+    """Where a ledger's log ends, if a truncation left bytes after it that are no longer part of it."""
     if files.paths.ledger is None or facts.is_running or facts.cut_at is not None:
         return None
     return given_up_from(results, _member(files, files.paths.ledger), is_clean=facts.is_clean)
@@ -28,7 +28,7 @@ def check_member(
     facts: LogFacts,
     written_end: Callable[[str], int],
 ) -> tuple[list[Finding], list[str]]:
-    """Findings and notes about the ledger that a store's log is."""
+    """Findings and notes about the ledger, if the store's log is one."""
     if files.paths.ledger is None or files.ledger is None:
         return [], []
     member = _member(files, files.paths.ledger)

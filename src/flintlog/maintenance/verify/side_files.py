@@ -1,4 +1,4 @@
-"""Checks of the files beside log, queues and index: `config/*.json`, notes of our own, the timer's files."""
+"""Checks the files beside log, queues and index: `config/*.json`, flintlog's own notes, the timer's files."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _CHECKS = {
 
 
 def check_side_files(files: StoreFiles, judgement: Judgement, facts: LogFacts, *, is_quick: bool) -> list[Finding]:
-    """Everything under `config/`, the notes under `flintlog/`, and the timer's files."""
+    """Findings about everything under `config/`, the notes under `flintlog/`, and the timer's files."""
     findings: list[Finding] = []
 
     def max_offset(key: QueueKey) -> int | None:
@@ -58,13 +58,13 @@ def _batch_topics(files: StoreFiles) -> Iterator[str]:
 
 
 def _declared_types(files: StoreFiles) -> dict[str, str]:
-    """The queue types that the configuration names or, without one, that the last writer's did."""
+    """The queue types that the configuration names or, without one, that the last writer noted."""
     declared = files.noted.get("topic_queue_types", {}) if files.given is None else files.given.topic_queue_types
     return {str(topic): str(kind) for topic, kind in declared.items()} if isinstance(declared, Mapping) else {}
 
 
 def _check_notes(files: StoreFiles) -> list[Finding]:
-    """Notes of ours of which neither copy is as it was written."""
+    """Findings about flintlog's own notes whose copies are both damaged."""
     own = files.paths.own
     paths = [own / info.name for info in files.medium.listing(own) if info.name.endswith(".json")]
     read = {path: files.small(path) for path in paths}
@@ -77,14 +77,14 @@ def _check_notes(files: StoreFiles) -> list[Finding]:
 
 
 def _config_names(files: StoreFiles) -> set[str]:
-    """Every config file that is there, or has left its backup."""
+    """Every config file that exists, or whose backup exists."""
     listed = (info.name for info in files.medium.listing(files.root / names.CONFIG) if not info.is_directory)
     found = {name.removesuffix(names.BACKUP_SUFFIX) for name in listed}
     return {name for name in found if name.endswith(".json")}
 
 
 def _read_config(files: StoreFiles, path: Path) -> tuple[JsonObject | None, list[Finding]]:
-    """A config file, read as an opening reads it, and what is wrong with it."""
+    """A config file, read as an opening reads it, and the findings about it."""
     data, backup = files.small(path), files.small(path.with_name(path.name + names.BACKUP_SUFFIX))
     accept = partial(check_shape, path, files.medium)
     if data is not None and data.strip():
@@ -111,7 +111,7 @@ def _timer(files: StoreFiles) -> TimerFilesView:
 
 
 def _record_heads(files: StoreFiles) -> Callable[[int], bytes | None]:
-    """How a record at a place of the log begins."""
+    """A function that returns the first bytes of the record at a physical offset."""
 
     def head_at(physical_offset: int) -> bytes | None:
         number = bisect_right(files.log, physical_offset, key=lambda file: file.base) - 1

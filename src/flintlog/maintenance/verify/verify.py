@@ -1,12 +1,12 @@
-"""`verify`: prove a store directory, or say what is wrong with it and where. Nothing is changed.
+"""`verify`: proves a store directory, or says what is wrong with it and where. Nothing is changed.
 
-The checks are those of `flintlog.checks.judge`; here threads run them over mapped files (the kernels hold no
-interpreter lock while they scan). Any directory will do: ours or Java's, whole or broken, running or not.
+The checks are those of `flintlog.checks.judge`; threads run them over mapped files, because the kernels release the GIL
+while they scan. The directory may be ours or Java's, whole or damaged, running or not.
 
     full     every record, queue entry, index entry and chain
-    quick    the last log file with what belongs to it, the first record of the others, names, lengths, side files
+    quick    the last log file with its entries, the first record of the others, names, lengths, side files
 
-Invariant: what is in memory does not grow with the log. A range's pages are given back when it was looked at.
+Invariant: the memory in use does not grow with the log. The pages of a range are released once it was checked.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from flintlog.errors import DiskError, FormatError
 from flintlog.format import names
 from flintlog.format.checkpoint import Checkpoint, parse_checkpoint
 from flintlog.format.queue_entry import QueueKey
-from flintlog.kernel import Crc, ScanStop
+from flintlog.kernel import Crc, Row, ScanStop
 from flintlog.maintenance.inspect.queue_ends import dispatched_to, log_end_of_queues
 from flintlog.maintenance.inspect.store_files import StoreFiles, look_at
 from flintlog.maintenance.verify.member_files import check_member, find_given_up
@@ -59,13 +59,13 @@ if TYPE_CHECKING:
 RANGE_BYTES = 16 * 1024 * 1024
 CHUNK_BYTES = 4 * 1024 * 1024
 FORGET_AFTER_RANGES = 16
-"""Pages of queues and index are given back after so many ranges of the log."""
+"""Pages of queues and index are released after so many ranges of the log."""
 
 Mode = Literal["quick", "full"]
 
 
 class Look(Protocol):
-    """Who looks at ranges and index files, if not threads of this process (`flintlog.pipeline.verify`: Spark)."""
+    """Checks ranges and index files instead of this process's threads (`flintlog.pipeline.verify`: on Spark)."""
 
     def __call__(
         self,
@@ -81,7 +81,7 @@ class Look(Protocol):
 
 @dataclass(slots=True)
 class Verification:
-    """The answer: findings, remarks that are none, what was inferred, and how much was looked at."""
+    """The result: findings, notes, what was inferred, and how much was checked."""
 
     root: Path
     mode: Mode
@@ -97,9 +97,9 @@ class Verification:
     min_offset: int = 0
     max_offset: int = 0
     gaps: dict[QueueKey, list[OffsetGap]] = field(default_factory=dict)
-    """Queue offsets that no record has, by queue; without batch queues."""
+    """Queue offsets that no record has, by queue; batch queues are left out."""
     retagged: dict[QueueKey, list[Stretch]] = field(default_factory=dict)
-    """Messages whose tags are not those of their queue entry, by queue."""
+    """Messages whose tags differ from those of their queue entry, by queue."""
 
 
 def verify(
@@ -113,7 +113,7 @@ def verify(
     range_bytes: int = RANGE_BYTES,
     look: Look | None = None,
 ) -> Verification:
-    """Check the store in a directory; see the module. `look` takes the place of the threads."""
+    """Check the store in a directory; see the module. `look` is used instead of the threads."""
     while True:
         files, derived_end = _look_beside_writer(local_path(root), config, medium)
         verifier = _Verifier(files, derived_end, mode, threads or os.cpu_count() or 1, progress, range_bytes, look)
@@ -124,11 +124,11 @@ def verify(
                 raise
             continue  # the writer's retention has deleted the file since it was listed
         if files.is_running or not is_locked(files.paths.lock):
-            return answer  # otherwise a writer came meanwhile, and nothing says what it changed
+            return answer  # otherwise a writer has started meanwhile, and may have changed anything
 
 
 def _look_beside_writer(root: Path, config: StoreConfig | None, medium: Medium | None) -> tuple[StoreFiles, int | None]:
-    """The files of a store; beside a writer also the place below which queues and index are complete in them."""
+    """The files of a store, and beside a writer the offset below which its queues and index are complete."""
     files = look_at(root, config, medium, every_name=True)
     if not files.is_running:
         return files, None
@@ -139,7 +139,7 @@ def _look_beside_writer(root: Path, config: StoreConfig | None, medium: Medium |
 
 
 class _Verifier:
-    """One verification. The calling thread plans and judges; threads of a pool look at ranges and index files."""
+    """One verification. The calling thread plans and judges; threads of a pool check ranges and index files."""
 
     def __init__(
         self,
@@ -162,7 +162,7 @@ class _Verifier:
         self._checked_crc = files.checked_crc
         self._done_bytes = 0
         self._since_forgotten = 0
-        self._telling = Lock()
+        self._counting = Lock()
         self._answer = Verification(files.root, mode, inferred=list(files.inferred.reasons))
 
     def run(self) -> Verification:
@@ -175,7 +175,7 @@ class _Verifier:
         results, chains = self._look(to_read, facts, derived, index)
         given_up = find_given_up(files, results, facts)
         if given_up is not None:
-            answer.notes.append(f"the bytes behind {given_up} are of entries that the ledger gave up")
+            answer.notes.append(f"the bytes after {given_up} are of entries that the ledger gave up")
             facts = replace(facts, cut_at=given_up)
             results, chains = self._look([file for file in to_read if file.base < given_up], facts, derived, index)
         if facts.is_clean and any(place.end is None for result in results for place in result.bad_places):
@@ -201,7 +201,7 @@ class _Verifier:
         self._sum_up(judgement)
         return answer
 
-    # ------------------------------------------------------------------ what is known before
+    # ------------------------------------------------------------------ facts
 
     def _facts(self) -> LogFacts:
         files = self._files
@@ -220,7 +220,7 @@ class _Verifier:
         return LogFacts(is_clean, files.is_running, cut_at, known_end, checked_from, derived_end=derived_end)
 
     def _earlier_cut(self) -> int | None:
-        """Where Java's last recovery ended the log, if nothing was put since then; its checkpoint tells."""
+        """Where Java's last recovery ended the log, by its checkpoint, if nothing was put since."""
         values = self._checkpoint()
         confirmed = values.confirm_physical_offset
         if confirmed <= 0 or values.logics_physical_offset != confirmed:
@@ -229,14 +229,14 @@ class _Verifier:
         return confirmed + size if size else None
 
     def _checkpoint(self) -> Checkpoint:
-        """As far as it can be read: nothing is known without it."""
+        """The checkpoint; one of zeros if it cannot be read."""
         try:
             return parse_checkpoint(self._files.small(self._files.paths.checkpoint) or b"")
         except FormatError:
             return Checkpoint()
 
     def _files_to_read(self, facts: LogFacts) -> list[DataFile]:
-        """The log files to look at; of the others, in quick mode, only the first record."""
+        """The log files to check. In quick mode only the first record of the others is checked, here."""
         files = [file for file in self._files.log if facts.cut_at is None or file.base < facts.cut_at]
         for file in files:
             if file.base < facts.checked_from:
@@ -244,14 +244,13 @@ class _Verifier:
         return [file for file in files if file.base >= facts.checked_from]
 
     def _check_first_record(self, file: DataFile) -> None:
-        view = self._files.read(file.path, 0, file.size)
-        seen = kernel.scan(view, 0, file.size, file.base, check_crc=self._checked_crc, max_count=1)
+        seen = kernel.scan(self._files.view(file), 0, file.size, file.base, check_crc=self._checked_crc, max_count=1)
         if not seen.count and seen.reason is not ScanStop.BLANK:
             evidence = "no intact record begins at the file's begin"
             remedy = "verify in full; restore these bytes from a replica or a backup"
             self._answer.findings.append(Finding("damaged-range", ERROR, evidence, remedy, file.path, 0, file.base, 0))
 
-    # ------------------------------------------------------------------ looking
+    # ------------------------------------------------------------------ checking
 
     def _open_index(self) -> IndexSequence | None:
         files = self._files
@@ -271,7 +270,7 @@ class _Verifier:
     def _look(
         self, to_read: Sequence[DataFile], facts: LogFacts, derived: DerivedFiles, index: IndexSequence | None
     ) -> tuple[list[RangeResult], list[Finding]]:
-        """All ranges and all index files, by whoever was asked to look."""
+        """Check all ranges and all index files, here or elsewhere."""
         if self._look_elsewhere is None:
             results, broken = self._look_here(to_read, facts, derived, index)
         else:
@@ -286,7 +285,7 @@ class _Verifier:
     def _look_here(
         self, to_read: Sequence[DataFile], facts: LogFacts, derived: DerivedFiles, index: IndexSequence | None
     ) -> tuple[list[RangeResult], list[Finding]]:
-        """On all threads of this process."""
+        """Check them on the threads of this process."""
         total = sum(file.size for file in to_read)
         ranges = self._ranges(to_read, facts)
         pulling = Lock()
@@ -300,7 +299,7 @@ class _Verifier:
                     return
                 raw, log_range = item
                 results.append(self._check(raw, log_range, derived, index))
-                self._tell(log_range.stop - log_range.start, total)
+                self._report_progress(log_range.stop - log_range.start, total)
 
         with ThreadPoolExecutor(self._threads, thread_name_prefix="flintlog-verify") as pool:
             chains = [pool.submit(check_index_file, self._files.read, file) for file in self._chain_files(index)]
@@ -337,7 +336,7 @@ class _Verifier:
             )
         finally:
             raw.advise(Advice.DONT_NEED, log_range.start, log_range.stop)
-            with self._telling:
+            with self._counting:
                 self._since_forgotten += 1
                 if self._since_forgotten >= FORGET_AFTER_RANGES:
                     self._since_forgotten = 0
@@ -346,7 +345,7 @@ class _Verifier:
     def _rejoin(
         self, results: list[RangeResult], derived: DerivedFiles, index: IndexSequence | None
     ) -> list[RangeResult]:
-        """Look again at neighbours whose border lay inside a record."""
+        """Check neighbouring ranges again as one, if their border lay inside a record."""
         joined: list[RangeResult] = []
         for result in results:
             before = joined[-1] if joined else None
@@ -367,14 +366,14 @@ class _Verifier:
             if self._mode == "full" or is_last:
                 yield file
 
-    def _tell(self, byte_count: int, total: int) -> None:
+    def _report_progress(self, byte_count: int, total: int) -> None:
         if self._progress is not None:
-            with self._telling:
+            with self._counting:
                 self._done_bytes += byte_count
                 self._progress(min(self._done_bytes, total), total)
 
     def _written_end(self, path: str) -> int:
-        """The place behind the last byte of a file that is not zero, without keeping what was read on the way."""
+        """The place after the last byte of a file that is not zero. The pages that were read are released."""
         raw = self._files.medium.open(Path(path))
         end = raw.data_end(0)
         while end > 0:
@@ -388,44 +387,41 @@ class _Verifier:
 
     # ------------------------------------------------------------------ single records
 
-    def _file_of(self, physical_offset: int) -> DataFile | None:
-        return next((file for file in self._files.log if file.base <= physical_offset < file.end), None)
-
-    def _record_size(self, physical_offset: int) -> int:
-        """The size of the intact record at an offset; 0 when none begins there."""
-        file = self._file_of(physical_offset)
-        if file is None:
-            return 0
-        start = physical_offset - file.base
-        view = self._files.read(file.path, 0, file.size)
-        seen = kernel.scan(view, start, file.size, file.base, check_crc=self._checked_crc, max_count=1)
-        return seen.row(0).size if seen.count else 0
-
-    def _store_time_at(self, physical_offset: int) -> int | None:
-        file = self._file_of(physical_offset)
+    def _row_at(self, physical_offset: int, checked_crc: Crc) -> Row | None:
+        file = self._files.log_file_of(physical_offset)
         if file is None:
             return None
         start = physical_offset - file.base
-        view = self._files.read(file.path, 0, file.size)
-        seen = kernel.scan(view, start, file.size, file.base, max_count=1)
-        return seen.row(0).store_timestamp if seen.count else None
+        view = self._files.view(file)
+        seen = kernel.scan(view, start, file.size, file.base, check_crc=checked_crc, max_count=1)
+        return seen.row(0) if seen.count else None
+
+    def _record_size(self, physical_offset: int) -> int:
+        """The size of the intact record at an offset; 0 when none begins there."""
+        row = self._row_at(physical_offset, self._checked_crc)
+        return 0 if row is None else row.size
+
+    def _store_time_at(self, physical_offset: int) -> int | None:
+        row = self._row_at(physical_offset, Crc.NONE)
+        return None if row is None else row.store_timestamp
 
     # ------------------------------------------------------------------ the rest
 
     def _judge_sides(self, judgement: Judgement, facts: LogFacts) -> None:
         files, answer = self._files, self._answer
         path = files.paths.checkpoint
-        starts_at = lambda offset: bool(self._record_size(offset))  # noqa: E731
         data = files.small(path)
         if data is None and self._may_lack_checkpoint():
             answer.notes.append("there is no checkpoint yet: the store was stopped before it wrote its first")
         else:
-            _, findings = check_checkpoint(data, str(path), judgement.log, facts, starts_at)
+            _, findings = check_checkpoint(
+                data, str(path), judgement.log, facts, lambda offset: bool(self._record_size(offset))
+            )
             answer.findings += findings
         answer.findings += check_side_files(files, judgement, facts, is_quick=self._mode == "quick")
 
     def _may_lack_checkpoint(self) -> bool:
-        """A store of ours that did not yet run for a second has none; RocketMQ makes it first, and has an abort.bak."""
+        """A flintlog store that ran for less than a second has none. RocketMQ's has one, and an abort.bak."""
         files = self._files
         return files.is_running or not (files.is_clean or files.medium.exists(files.root / names.ABORT_BACKUP))
 
@@ -444,7 +440,7 @@ class _Verifier:
 
 
 def _without_loss(finding: Finding, judgement: Judgement) -> Finding:
-    """A log file that ends inside of its blank has another length than it should, and has lost nothing."""
+    """Lower the severity for a log file that was cut inside its blank: it has lost no message."""
     if finding.id != "wrong-file-size" or finding.file not in judgement.log.cut_blanks:
         return finding
     return replace(finding, severity=WARNING, remedy="repair brings it to its length; only unused bytes are missing")
