@@ -104,12 +104,12 @@ class _Stream:
     def run(self, name: str, follow: Arriving) -> Streamed:
         delays = Delays()
         with self._writer() as writer, contextmanager(follow)(self._store, delays):
-            self._tell(writer, BATCH)  # one batch, so that everything has run before the clock
+            self._request(writer, BATCH)  # one batch, so that everything has run before the clock
             self._wait(delays, BATCH)
             delays.start_over()
             began, cpu = time.perf_counter(), cpu_seconds()
             count = round(self._rate * self._seconds) // BATCH * BATCH
-            self._tell(writer, count)
+            self._request(writer, count)
             written = time.perf_counter()
             self._wait(delays, BATCH + count)
             behind_s = time.perf_counter() - written
@@ -125,7 +125,7 @@ class _Stream:
             writer.stdout.readline()
             yield writer
 
-    def _tell(self, writer: subprocess.Popen[bytes], count: int) -> None:
+    def _request(self, writer: subprocess.Popen[bytes], count: int) -> None:
         """Let the writer put so many messages; returns when it has."""
         assert writer.stdin is not None
         assert writer.stdout is not None

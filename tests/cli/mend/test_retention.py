@@ -18,7 +18,8 @@ from tests.store.small_store import SMALL, bytes_of
 from flintlog import Message, Store, StoreConfig, open_store
 from flintlog.cli.main import run
 from flintlog.cli.mend.retention import describe_going, describe_growth
-from flintlog.maintenance.inspect.forecast import DAY_MS, Disk, Forecast, Reached
+from flintlog.disk.media.medium import DiskUsage
+from flintlog.maintenance.inspect.forecast import DAY_MS, Forecast, Reached
 from flintlog.services.transaction.transaction_service import TransactionService
 from flintlog.store.retention.retention_rules import LogFile, PlannedFile
 
@@ -199,7 +200,7 @@ def foreseen(bytes_a_day: float, kept: float | None, full_ms: int | None) -> For
 
 
 def test_growth_is_reported_with_its_consequence() -> None:
-    disk = Disk(0.639, 1 << 30)
+    disk = DiskUsage(3 << 30, 1 << 30, 0.639)
     text = describe_growth(foreseen(3 * 1024**3, None, NOW_MS + int(12.34 * DAY_MS)), disk)
     assert text == (
         "The log grows by about 3.0 GiB a day, as in the last 7. Its disk is 63 % full: "

@@ -14,7 +14,8 @@ from tests.store.small_store import SMALL
 from flintlog import Message, StoreConfig, open_store
 from flintlog.cli import main
 from flintlog.cli.look.forecast import foresee
-from flintlog.maintenance.inspect.forecast import DAY_MS, HOUR_MS, DayVolume, Disk, Forecast, Limit, Sample, forecast
+from flintlog.disk.media.medium import DiskUsage
+from flintlog.maintenance.inspect.forecast import DAY_MS, HOUR_MS, DayVolume, Forecast, Limit, Sample, forecast
 from flintlog.maintenance.inspect.log_samples import MOST_SAMPLES, derived_bytes, sample_log
 from flintlog.maintenance.inspect.store_files import look_at
 from flintlog.testing import FakeClock
@@ -23,7 +24,7 @@ Golden = Callable[[str], Path]
 MIDNIGHT_MS = int(datetime(2026, 3, 10, tzinfo=UTC).timestamp() * 1000)
 GB = 10**9
 LIMITS = (Limit(75, "expired"), Limit(85, "forced"), Limit(90, "refused"))
-HALF_FULL = Disk(0.5, 500 * GB)
+HALF_FULL = DiskUsage(1000 * GB, 500 * GB, 0.5)
 
 
 def steady(days: int, a_day: int = 10 * GB, until_ms: int = MIDNIGHT_MS) -> list[Sample]:
@@ -33,7 +34,7 @@ def steady(days: int, a_day: int = 10 * GB, until_ms: int = MIDNIGHT_MS) -> list
 
 def tell(
     samples: list[Sample],
-    disk: Disk | None = HALF_FULL,
+    disk: DiskUsage | None = HALF_FULL,
     *,
     now_ms: int = MIDNIGHT_MS,
     days: int = 7,
@@ -84,7 +85,7 @@ def test_for_how_long_messages_could_be_kept() -> None:
 
 
 def test_a_disk_that_is_over_a_limit_is_there_now() -> None:
-    told = tell(steady(3), Disk(0.87, 130 * GB), reserved_ms=3 * DAY_MS)
+    told = tell(steady(3), DiskUsage(1000 * GB, 130 * GB, 0.87), reserved_ms=3 * DAY_MS)
     assert in_days(told) == [0, 0, None]
     assert told.limits[0].holds_hours is None
 

@@ -20,7 +20,8 @@ from flintlog.cli.parameters import look, output_option, store_argument, store_c
 from flintlog.cli.times import format_ms
 
 if TYPE_CHECKING:
-    from flintlog.maintenance.inspect.forecast import Disk, Forecast, Limit
+    from flintlog.disk.media.medium import DiskUsage
+    from flintlog.maintenance.inspect.forecast import Forecast, Limit
     from flintlog.maintenance.inspect.store_files import StoreFiles
     from flintlog.store.options.store_config import StoreConfig
 
@@ -62,15 +63,16 @@ def or_rocketmq_defaults(config: StoreConfig | None, output: Output) -> StoreCon
     return config
 
 
-def foresee(files: StoreFiles, config: StoreConfig, days: int, now_ms: int) -> tuple[Forecast, Disk | None]:
+def foresee(files: StoreFiles, config: StoreConfig, days: int, now_ms: int) -> tuple[Forecast, DiskUsage | None]:
     """Look at a store's files, and forecast."""
     from flintlog.maintenance.inspect.forecast import forecast as calculate
     from flintlog.maintenance.inspect.log_samples import derived_bytes, sample_log
+    from flintlog.maintenance.inspect.overview import log_disk
     from flintlog.store.retention.retention_rules import RetentionRules
 
     samples = sample_log(files, now_ms - days * DAY_MS)
     length = samples[-1].physical_offset - samples[0].physical_offset if samples else 0
-    disk, rules = _disk_of(files), RetentionRules.of(config)
+    disk, rules = log_disk(files), RetentionRules.of(config)
     found = calculate(
         samples,
         disk,
@@ -100,33 +102,17 @@ def _limits(config: StoreConfig) -> list[Limit]:
     ]
 
 
-def _disk_of(files: StoreFiles) -> Disk | None:
-    """The disk that counts for the log: of several paths the emptiest, because new files are made there."""
-    from flintlog.errors import FlintlogError
-    from flintlog.maintenance.inspect.forecast import Disk
-
-    found = []
-    for path in files.paths.commit_logs:
-        try:
-            usage = files.medium.usage(path if files.medium.exists(path) else files.root)
-        except FlintlogError:
-            continue
-        if usage.used_ratio >= 0:
-            found.append(Disk(usage.used_ratio, usage.free))
-    return min(found, key=lambda disk: disk.used_ratio, default=None)
-
-
-def _plain(found: Forecast, disk: Disk | None) -> dict[str, object]:
+def _plain(found: Forecast, disk: DiskUsage | None) -> dict[str, object]:
     record = asdict(found)
     record["disk_used_ratio"] = None if disk is None else disk.used_ratio
-    record["disk_free_bytes"] = None if disk is None else disk.free_bytes
+    record["disk_free_bytes"] = None if disk is None else disk.free
     return record
 
 
 # ---------------------------------------------------------------------- for people
 
 
-def _write(found: Forecast, disk: Disk | None, config: StoreConfig, output: TableOutput) -> None:
+def _write(found: Forecast, disk: DiskUsage | None, config: StoreConfig, output: TableOutput) -> None:
     greatest = max((day.bytes for day in found.days), default=0)
     rows = [
         {
@@ -154,7 +140,7 @@ def _write(found: Forecast, disk: Disk | None, config: StoreConfig, output: Tabl
         output.rows(limits, tuple(limits[0]))
 
 
-def _summary(found: Forecast, disk: Disk | None, config: StoreConfig) -> dict[str, object]:
+def _summary(found: Forecast, disk: DiskUsage | None, config: StoreConfig) -> dict[str, object]:
     summary: dict[str, object] = {"log": show_bytes(found.log_bytes)}
     if found.bytes_a_day is None:
         summary["growth"] = "not known: what the log holds was written within a minute"
@@ -165,7 +151,7 @@ def _summary(found: Forecast, disk: Disk | None, config: StoreConfig) -> dict[st
     if found.kept_bytes:
         summary["kept"] = f"{show_bytes(found.kept_bytes)} once messages are {config.file_reserved_time} hours old"
     if disk is not None:
-        summary["disk"] = f"{disk.used_ratio:.0%} full, {show_bytes(disk.free_bytes)} free"
+        summary["disk"] = f"{disk.used_ratio:.0%} full, {show_bytes(disk.free)} free"
     return summary
 
 

@@ -23,7 +23,8 @@ from flintlog.cli.output import Output, Row
 from flintlog.cli.parameters import LocalPath, output_option, store_config_option
 
 if TYPE_CHECKING:
-    from flintlog.maintenance.inspect.forecast import Disk, Forecast
+    from flintlog.disk.media.medium import DiskUsage
+    from flintlog.maintenance.inspect.forecast import Forecast
     from flintlog.maintenance.inspect.retention_report import RetentionReport
     from flintlog.store.options.store_config import StoreConfig
     from flintlog.store.retention.retention_rules import PlannedFile
@@ -94,7 +95,7 @@ def describe_going(planned: PlannedFile, now_ms: int) -> str:
     return f"at {moment:%H:%M} {day}"
 
 
-def describe_growth(forecast: Forecast, disk: Disk) -> str:
+def describe_growth(forecast: Forecast, disk: DiskUsage) -> str:
     """What the log's growth means for its disk; the growth is that of `flintlog forecast`."""
     from flintlog.cli.look.forecast import DEFAULT_DAYS
 

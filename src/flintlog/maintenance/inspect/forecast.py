@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Final, NamedTuple
 
+from flintlog.disk.media.medium import DiskUsage
+
 DAY_MS: Final = 86_400_000
 HOUR_MS: Final = 3_600_000
 LEAST_SPAN_MS: Final = 60_000
@@ -25,21 +27,13 @@ class Sample(NamedTuple):
     physical_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class Disk:
-    """The log's disk: how full it is, and how many bytes are free."""
+def room_bytes(disk: DiskUsage, percent: int) -> float:
+    """How many bytes fill a disk to so many percent; negative when it is fuller already.
 
-    used_ratio: float
-    free_bytes: int
-
-    @property
-    def usable_bytes(self) -> float:
-        """Its size, without what is reserved for the administrator."""
-        return self.free_bytes / (1 - self.used_ratio) if self.used_ratio < 1 else float(self.free_bytes)
-
-    def room_bytes(self, percent: int) -> float:
-        """How many bytes fill it to so many percent; negative when it is fuller already."""
-        return self.usable_bytes * (percent / 100 - self.used_ratio)
+    The administrator's reserve counts neither as used nor as free.
+    """
+    usable = disk.free / (1 - disk.used_ratio) if 0 <= disk.used_ratio < 1 else disk.total
+    return usable * (percent / 100 - disk.used_ratio)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +106,7 @@ class _Curve:
 
 def forecast(
     samples: Sequence[Sample],
-    disk: Disk | None,
+    disk: DiskUsage | None,
     limits: Sequence[Limit],
     *,
     now_ms: int,
@@ -157,7 +151,7 @@ def _kept(bytes_a_day: float, reserved_ms: int) -> float:
 
 def _reach(
     limit: Limit,
-    disk: Disk,
+    disk: DiskUsage,
     now_ms: int,
     rate: float,
     busiest: float,
@@ -165,7 +159,7 @@ def _reach(
     log_bytes: int,
     factor: float,
 ) -> Reached:
-    room = disk.room_bytes(limit.percent) / factor  # in bytes of the log
+    room = room_bytes(disk, limit.percent) / factor  # in bytes of the log
     moments = []
     for bytes_a_day in (rate, busiest):
         to_come = float("inf") if reserved_ms is None else _kept(bytes_a_day, reserved_ms) - log_bytes

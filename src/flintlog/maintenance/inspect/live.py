@@ -16,17 +16,17 @@ from typing import TYPE_CHECKING
 
 from flintlog import kernel
 from flintlog.checks.derived_files import DataFile
-from flintlog.errors import DiskError, FlintlogError
+from flintlog.errors import DiskError
 from flintlog.format.properties import INNER_NUM
 from flintlog.format.queue_entry import QueueKey
 from flintlog.kernel import INNER_BATCH, ROW, Row, ScanStop
 from flintlog.maintenance.inspect.log_reader import LogReader
-from flintlog.maintenance.inspect.overview import GroupOffset, all_files, groups
+from flintlog.maintenance.inspect.overview import GroupOffset, all_files, groups, log_disk
 from flintlog.maintenance.inspect.queue_ends import queue_begin, queue_end
 from flintlog.maintenance.inspect.store_files import StoreFiles, look_at
 
 if TYPE_CHECKING:
-    from flintlog.disk.media.medium import DiskUsage, Medium
+    from flintlog.disk.media.medium import Medium
     from flintlog.store.options.store_config import StoreConfig
 
 Seconds = Callable[[], float]
@@ -116,7 +116,7 @@ class Watch:
         offsets = list(groups(files, ends))
         topics = self._topics(files, ends, offsets, arrived or {}, span)
         listed = [(size, kind) for _, kind, size, _ in all_files(files)]
-        disk = _usage(files)
+        disk = log_disk(files)
         return Snapshot(
             path=str(self._root),
             at_ms=self._now_ms(),
@@ -131,7 +131,7 @@ class Watch:
             bytes=sum(size for size, _ in listed),
             disk_bytes=None if disk is None else disk.total,
             disk_free_bytes=None if disk is None else disk.free,
-            disk_used_ratio=None if disk is None or disk.used_ratio < 0 else disk.used_ratio,
+            disk_used_ratio=None if disk is None else disk.used_ratio,
             topics=topics,
             groups=self._groups(offsets, moment),
         )
@@ -196,14 +196,6 @@ class Watch:
 
 def _rate(count: int, span: float | None) -> float | None:
     return None if span is None else count / span
-
-
-def _usage(files: StoreFiles) -> DiskUsage | None:
-    directory = next((path for path in files.paths.commit_logs if files.medium.exists(path)), files.root)
-    try:
-        return files.medium.usage(directory)
-    except FlintlogError:
-        return None
 
 
 # ---------------------------------------------------------------------- new records

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +10,8 @@ from pathlib import Path
 from flintlog import kernel
 from flintlog.checks.derived_files import DataFile, QueueFilesView
 from flintlog.derive.log_end import records_end
-from flintlog.errors import DamagedStore
+from flintlog.disk.media.medium import DiskUsage
+from flintlog.errors import DamagedStore, FlintlogError
 from flintlog.format.config_json import BATCH_TYPE, SIMPLE_TYPE, JsonValue
 from flintlog.format.queue_entry import (
     BATCH_ENTRY_SIZE,
@@ -24,6 +25,7 @@ from flintlog.maintenance.inspect.file_kinds import kind_of
 from flintlog.maintenance.inspect.log_reader import LogReader
 from flintlog.maintenance.inspect.queue_ends import queue_end
 from flintlog.maintenance.inspect.store_files import StoreFiles
+from flintlog.store.log.disk_use import existing
 from flintlog.store.settings.json_file import read_config
 
 NO_STOP = 1 << 63
@@ -184,6 +186,20 @@ def config_table(files: StoreFiles, name: str, member: str) -> dict[str | int, J
         return {}
     found = None if content is None else content.value.get(member)
     return found if isinstance(found, dict) else {}
+
+
+def log_disk(files: StoreFiles) -> DiskUsage | None:
+    """The disk that new log files are made on: of several paths the emptiest. None when its use is not known."""
+    return emptiest_disk(files, files.paths.commit_logs)
+
+
+def emptiest_disk(files: StoreFiles, paths: Iterable[Path]) -> DiskUsage | None:
+    """The disk of these directories that is least full; None when the use of none is known."""
+    found = []
+    for path in paths:
+        with suppress(FlintlogError):
+            found.append(files.medium.usage(existing(path, files.root, files.medium)))
+    return min((usage for usage in found if usage.used_ratio >= 0), key=lambda usage: usage.used_ratio, default=None)
 
 
 def all_files(files: StoreFiles) -> Iterator[tuple[Path, str, int, int]]:

@@ -14,10 +14,12 @@ from pathlib import Path
 from flintlog.disk.media.medium import DiskUsage, Medium
 from flintlog.disk.media.overlay import OverlayMedium
 from flintlog.disk.places import local_path
-from flintlog.errors import DamagedStore, FlintlogError
+from flintlog.errors import DamagedStore
+from flintlog.maintenance.inspect.forecast import room_bytes
+from flintlog.maintenance.inspect.overview import emptiest_disk, log_disk
 from flintlog.maintenance.inspect.store_files import look_at
 from flintlog.store.components import Components, make_components
-from flintlog.store.log.disk_use import UNKNOWN_PERCENT, existing, used_percent
+from flintlog.store.log.disk_use import UNKNOWN_PERCENT, used_percent
 from flintlog.store.options.store_config import StoreConfig
 from flintlog.store.retention.find_holds import HoldFinder
 from flintlog.store.retention.holds import Hold
@@ -45,7 +47,8 @@ def report_retention(root: Path, config: StoreConfig, medium: Medium, now_ms: Mi
     """The report on a directory; `DamagedStore` when it holds no store."""
     root = local_path(root)
     disk = OverlayMedium(medium)
-    parts = make_components(root, look_at(root, config, disk).config, disk, now_ms)
+    looked = look_at(root, config, disk)
+    parts = make_components(root, looked.config, disk, now_ms)
     parts.segments.load()
     stored = _first_stored(parts)
     files = [
@@ -53,7 +56,8 @@ def report_retention(root: Path, config: StoreConfig, medium: Medium, now_ms: Mi
         for segment in parts.segments.segments[: len(stored)]
     ]
     holds, damage = _load_holds(parts)
-    planned = _plan(files, RetentionRules.of(config), _usages(parts), now_ms(), holds, damage)
+    usages = log_disk(looked), emptiest_disk(looked, [looked.paths.consume_queue])
+    planned = _plan(files, RetentionRules.of(config), usages, now_ms(), holds, damage)
     return RetentionReport(tuple(planned), tuple(stored), damage)
 
 
@@ -82,20 +86,6 @@ def _load_holds(parts: Components) -> tuple[list[Hold], str | None]:
     return finder.find(), None
 
 
-def _usages(parts: Components) -> tuple[DiskUsage | None, DiskUsage | None]:
-    """The disk that counts for the log (the emptiest), and that of the queues."""
-    paths, medium = parts.paths, parts.medium
-
-    def usage(path: Path) -> DiskUsage | None:
-        try:
-            return medium.usage(existing(path, paths.root, medium))
-        except FlintlogError:
-            return None
-
-    logs = [found for path in paths.commit_logs if (found := usage(path)) is not None]
-    return min(logs, key=lambda found: found.used_ratio, default=None), usage(paths.consume_queue)
-
-
 def _plan(
     files: Sequence[LogFile],
     rules: RetentionRules | None,
@@ -120,8 +110,4 @@ def _kept(file: LogFile, why: str, holds: Sequence[Hold]) -> PlannedFile:
 
 def _to_free(usage: DiskUsage | None, rules: RetentionRules) -> int:
     """The bytes to delete until a disk is below the limit above which files of any age are deleted."""
-    if usage is None:
-        return 0
-    is_known = 0 <= usage.used_ratio < 1
-    usable = usage.free / (1 - usage.used_ratio) if is_known else usage.total  # without the administrator's reserve
-    return max(0, int(usable * (usage.used_ratio - rules.forced_above_percent / 100)))
+    return 0 if usage is None else max(0, -int(room_bytes(usage, rules.forced_above_percent)))
