@@ -8,22 +8,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from flintlog import kernel
-from flintlog.checks.derived_files import DataFile, QueueFilesView
+from flintlog.checks.derived_files import QueueFilesView
 from flintlog.derive.log_end import records_end
 from flintlog.disk.media.medium import DiskUsage
 from flintlog.errors import DamagedStore, FlintlogError
 from flintlog.format.config_json import BATCH_TYPE, SIMPLE_TYPE, JsonValue
 from flintlog.format.queue_entry import (
-    BATCH_ENTRY_SIZE,
     ENTRY_SIZE,
     PREFILL_ENTRY,
     QUEUE_ENTRY,
     QueueKey,
-    parse_batch_queue_entry,
 )
 from flintlog.maintenance.inspect.file_kinds import kind_of
 from flintlog.maintenance.inspect.log_reader import LogReader
-from flintlog.maintenance.inspect.queue_ends import queue_end
+from flintlog.maintenance.inspect.queue_ends import batch_entries, queue_end
 from flintlog.maintenance.inspect.store_files import StoreFiles
 from flintlog.store.log.disk_use import existing
 from flintlog.store.settings.json_file import read_config
@@ -66,13 +64,14 @@ def log_end(files: StoreFiles) -> tuple[int, int | None, int | None]:
     view = files.view(last)
     written = min(last.size, files.source.data_end(Path(last.path), 0))
     end = records_end(view, last.base, last.base, max(1, written))
-    return end, reader.first_store_time(with_data[0]), _last_store_time(view, last)
+    return end, reader.first_store_time(with_data[0]), last_store_time(view, last.base)
 
 
-def _last_store_time(view: memoryview, file: DataFile) -> int | None:
+def last_store_time(view: memoryview, base: int) -> int | None:
+    """The store time of the last record before the first damage; `view` begins at the physical offset `base`."""
     place, time = 0, None
     while True:
-        seen = kernel.scan(view, place, file.size, file.base, max_count=65536)
+        seen = kernel.scan(view, place, len(view), base, max_count=65536)
         if not seen.count:
             return time
         time, place = seen.row(seen.count - 1).store_timestamp, seen.end
@@ -117,16 +116,12 @@ def _place_of(files: StoreFiles, queue: QueueFilesView, offset: int) -> int:
 
 def _batch_queue(files: StoreFiles, queue: QueueFilesView, log_stop: int) -> QueueOverview:
     first, count, total, end = -1, 0, 0, 0
-    for file in queue.files:
-        view = files.view(file)
-        written = -(-kernel.written_end(view, 0, len(view)) // BATCH_ENTRY_SIZE) * BATCH_ENTRY_SIZE
-        for place in range(0, min(written, file.size), BATCH_ENTRY_SIZE):
-            entry = parse_batch_queue_entry(view, place)
-            if entry.is_valid and files.min_offset <= entry.physical_offset < log_stop:
-                first = entry.base_offset if first < 0 else first
-                count += entry.batch_size
-                total += entry.size
-                end = entry.end_offset
+    for _, _, entry in batch_entries(files, queue):
+        if files.min_offset <= entry.physical_offset < log_stop:
+            first = entry.base_offset if first < 0 else first
+            count += entry.batch_size
+            total += entry.size
+            end = entry.end_offset
     return QueueOverview(queue.topic, queue.queue_id, BATCH_TYPE, max(0, first), end, count, total)
 
 

@@ -14,6 +14,7 @@ from flintlog.format.queue_entry import (
     ENTRY_SIZE,
     OFFSET_AND_SIZE,
     PREFILL_ENTRY,
+    BatchQueueEntry,
     parse_batch_queue_entry,
 )
 from flintlog.maintenance.inspect.store_files import StoreFiles
@@ -101,6 +102,16 @@ def _is_kept(view: memoryview, log_min: int, number: int) -> bool:
 
 def _is_batch_kept(view: memoryview, log_min: int, number: int) -> bool:
     return parse_batch_queue_entry(view, number * BATCH_ENTRY_SIZE).physical_offset >= log_min
+
+
+def batch_entries(files: StoreFiles, queue: QueueFilesView) -> Iterator[tuple[DataFile, int, BatchQueueEntry]]:
+    """The valid entries of a batch queue, each with its file and its place in it."""
+    for file in queue.files:
+        view = files.view(file)
+        for place in range(0, _batch_count(view) * BATCH_ENTRY_SIZE, BATCH_ENTRY_SIZE):
+            entry = parse_batch_queue_entry(view, place)
+            if entry.is_valid:
+                yield file, place, entry
 
 
 def _batch_count(view: memoryview) -> int:

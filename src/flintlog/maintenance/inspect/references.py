@@ -9,10 +9,8 @@ from flintlog.derive.entries import Place, places_of
 from flintlog.format.index_file import index_keys, parse_index_entry, parse_index_header, parse_slot
 from flintlog.format.java import index_hash
 from flintlog.format.queue_entry import (
-    BATCH_ENTRY_SIZE,
     ENTRY_SIZE,
     is_extension_address,
-    parse_batch_queue_entry,
     parse_extension_address,
     parse_queue_entry,
 )
@@ -20,6 +18,7 @@ from flintlog.format.sys_flag import TransactionType, transaction_type
 from flintlog.format.timer import UNIT
 from flintlog.kernel import Row, scan
 from flintlog.maintenance.inspect.overview import groups
+from flintlog.maintenance.inspect.queue_ends import batch_entries
 from flintlog.maintenance.inspect.store_files import StoreFiles
 from flintlog.store.model.stored_message import StoredMessage
 
@@ -84,14 +83,9 @@ def _entry(files: StoreFiles, queue: QueueFilesView, place: Place, row: Row) -> 
 
 
 def _batch_entry(files: StoreFiles, queue: QueueFilesView, physical_offset: int) -> Reference | None:
-    for file in queue.files:
-        view = files.view(file)
-        for place in range(0, file.size - BATCH_ENTRY_SIZE + 1, BATCH_ENTRY_SIZE):
-            entry = parse_batch_queue_entry(view, place)
-            if not entry.is_valid:
-                break
-            if entry.physical_offset == physical_offset:
-                return {"file": file.path, "offset": place, "batch_size": entry.batch_size, "is_right": True}
+    for file, place, entry in batch_entries(files, queue):
+        if entry.physical_offset == physical_offset:
+            return {"file": file.path, "offset": place, "batch_size": entry.batch_size, "is_right": True}
     return None
 
 

@@ -17,6 +17,7 @@ from flintlog.derive.offset_order import OffsetGap
 from flintlog.format.queue_entry import QueueKey
 from flintlog.format.record import END_RESERVE, encode_blank, parse_record
 from flintlog.format.topics import LMQ_PREFIX
+from flintlog.maintenance.inspect.overview import last_store_time
 from flintlog.maintenance.inspect.store_files import StoreFiles
 from flintlog.maintenance.repair.lost_messages import entries_in
 from flintlog.maintenance.repair.lost_records import filler, least_size, stand_in_for_entry
@@ -61,7 +62,8 @@ def fill_range(files: StoreFiles, path: Path, start: int, size: int, gaps: Gaps,
     known = _disjoint(_together(_possible(entries_in(files, [(begin, end, "")]), gaps)), end)
     taken = filled | {place for each in known for place in each.places}
     unknown = _unknown_places(gaps, taken, begin, end)
-    filling = _Filling(files, known, unknown, _time_before(files, path, start, file.base))
+    time = last_store_time(files.read(file.path, 0, start), file.base) or 0
+    filling = _Filling(files, known, unknown, time)
     data = filling.bytes_for(begin, end, is_end_of_file=end == file.end)
     if data is not None:
         filled |= taken | (set(unknown) - set(filling.unknown))
@@ -196,15 +198,3 @@ def _disjoint(entries: list[_Known], end: int) -> list[_Known]:
             found.append(entry)
             position = entry.end
     return found
-
-
-def _time_before(files: StoreFiles, path: Path, start: int, base: int) -> int:
-    """The store time of the last record before the stretch; 0 when the file has none."""
-    view = files.read(str(path), 0, start)
-    place, time = 0, 0
-    while place < start:
-        seen = kernel.scan(view, place, start, base, max_count=65536)
-        if not seen.count:
-            break
-        time, place = seen.row(seen.count - 1).store_timestamp, seen.end
-    return time

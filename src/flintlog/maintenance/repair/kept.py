@@ -59,6 +59,12 @@ class Kept:
         return info is not None and info.is_directory
 
 
+def free_path(path: Path, medium: Medium) -> Path:
+    """The path, or the same with the first free number after its name: -2, -3, …"""
+    numbered = (path.with_name(f"{path.name}-{number}") for number in itertools.count(2))
+    return next(each for each in itertools.chain([path], numbered) if not medium.exists(each))
+
+
 def copy_tree(medium: Medium, source: Path, target: Path) -> None:
     """Copy a file, or a directory with everything in it, durably."""
     info = medium.stat(source)

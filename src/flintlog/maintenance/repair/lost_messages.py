@@ -16,15 +16,13 @@ from flintlog.errors import DamagedStore, FormatError
 from flintlog.format.names import FAR
 from flintlog.format.properties import INNER_NUM, parse_properties
 from flintlog.format.queue_entry import (
-    BATCH_ENTRY_SIZE,
     ENTRY_SIZE,
     PREFILL_ENTRY,
     QUEUE_ENTRY,
-    parse_batch_queue_entries,
 )
 from flintlog.format.record import HEAD_TO_OFFSET, MAGIC_V1, MAGIC_V2, parse_record
 from flintlog.format.sys_flag import INNER_BATCH
-from flintlog.maintenance.inspect.queue_ends import queue_end
+from flintlog.maintenance.inspect.queue_ends import batch_entries, queue_end
 from flintlog.maintenance.inspect.store_files import StoreFiles
 from flintlog.maintenance.repair.repair_plan import LostMessage
 
@@ -120,12 +118,11 @@ def _batches_in(
     files: StoreFiles, queue: QueueFilesView, ranges: Sequence[tuple[int, int, str]]
 ) -> Iterator[LostMessage]:
     """The same for a batch queue, where one entry stands for all messages of a record."""
-    for file in queue.files:
-        for entry in parse_batch_queue_entries(files.view(file)[: file.size - file.size % BATCH_ENTRY_SIZE]):
-            why = _why(ranges, entry.physical_offset) if entry.is_valid else None
-            if why is not None:
-                place = queue.topic, queue.queue_id, entry.base_offset
-                yield LostMessage(entry.physical_offset, entry.size, why, *place, message_count=entry.batch_size)
+    for _, _, entry in batch_entries(files, queue):
+        why = _why(ranges, entry.physical_offset)
+        if why is not None:
+            place = queue.topic, queue.queue_id, entry.base_offset
+            yield LostMessage(entry.physical_offset, entry.size, why, *place, message_count=entry.batch_size)
 
 
 def _why(ranges: Sequence[tuple[int, int, str]], physical_offset: int) -> str | None:

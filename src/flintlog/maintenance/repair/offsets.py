@@ -24,6 +24,7 @@ from flintlog.format.queue_entry import QueueKey
 from flintlog.maintenance.inspect.queue_ends import queue_end
 from flintlog.maintenance.inspect.store_files import StoreFiles
 from flintlog.maintenance.repair.held_store import hold
+from flintlog.maintenance.repair.kept import free_path
 from flintlog.store.runtime.clock import system_now_ms
 from flintlog.store.settings.consumer_offsets import ConsumerOffsets
 from flintlog.store.settings.groups import check_group_name
@@ -127,12 +128,7 @@ def _keep(files: StoreFiles) -> Path | None:
     data = files.small(path)
     if data is None:
         return None
-    stamp = time.strftime("%Y%m%dT%H%M%S")
-    copy = path.with_name(f"{path.name}.before-{stamp}")
-    number = 1
-    while files.medium.exists(copy):
-        number += 1
-        copy = path.with_name(f"{path.name}.before-{stamp}-{number}")
+    copy = free_path(path.with_name(f"{path.name}.before-{time.strftime('%Y%m%dT%H%M%S')}"), files.medium)
     files.medium.replace(copy, data)
     return copy
 

@@ -30,7 +30,7 @@ from flintlog.format import names
 from flintlog.maintenance.inspect.store_files import StoreFiles, look_at, refuse_ledger, refuse_member
 from flintlog.maintenance.repair.delay_offsets import bring_delay_offsets_back
 from flintlog.maintenance.repair.held_store import hold
-from flintlog.maintenance.repair.kept import Kept, copy_file
+from flintlog.maintenance.repair.kept import Kept, copy_file, free_path
 from flintlog.maintenance.repair.kept_codes import bring_codes_back, bring_times_back
 from flintlog.maintenance.repair.log_mending import LogMending, name_of
 from flintlog.maintenance.repair.lost_messages import find_lost, is_log_missing, readable_backups
@@ -206,19 +206,13 @@ class _Repairer:
         self._undo = undo
         self._medium = files.medium
         self._on_step = on_step
-        self._journal = _load_journal(files) or _Journal(str(self._place()), dict(files.inferred.values))
+        root = files.root.absolute()
+        place = root.with_name(f"{root.name}.repaired-{time.strftime('%Y%m%dT%H%M%S')}")
+        place = free_path(place, files.medium)
+        self._journal = _load_journal(files) or _Journal(str(place), dict(files.inferred.values))
         self._kept = Kept(Path(self._journal.kept_in), files.medium)
         self._log = LogMending(files, self._kept, undo, seen.gaps, on_step)
         self._is_marked = False
-
-    def _place(self) -> Path:
-        root = self._files.root.absolute()
-        stamp = time.strftime("%Y%m%dT%H%M%S")
-        place, number = root.with_name(f"{root.name}.repaired-{stamp}"), 1
-        while self._medium.exists(place):
-            number += 1
-            place = root.with_name(f"{root.name}.repaired-{stamp}-{number}")
-        return place
 
     def run(self, steps: Sequence[Step]) -> Path:
         with hold(self._files.paths, self._medium), without_dispatcher(self._files.paths.dispatch, self._medium):
