@@ -14,6 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
+from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
@@ -170,6 +171,14 @@ def make_console(stream: TextIO, width: int) -> Console:
 def make_output(form: str, stream: TextIO) -> Output:
     """The output of one of `FORMATS` on a stream."""
     return _OUTPUTS[form](stream)
+
+
+def with_relative_file(row: Row, store: Path) -> dict[str, object]:
+    """A row whose `file` is named relative to the store, if it lies there."""
+    file = row.get("file")
+    if not isinstance(file, str) or not Path(file).is_relative_to(store):
+        return dict(row)
+    return {**row, "file": str(Path(file).relative_to(store))}
 
 
 def _show(value: object) -> str:

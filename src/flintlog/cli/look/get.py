@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ import click
 from flintlog.cli.exit_codes import ExitCode
 from flintlog.cli.messages import BODY_FORMS, to_row
 from flintlog.cli.names import TOPIC
-from flintlog.cli.output import Output, TableOutput
+from flintlog.cli.output import Output, TableOutput, with_relative_file
 from flintlog.cli.parameters import look, output_option, store_argument, store_config_option
 from flintlog.cli.times import format_ms
 from flintlog.errors import FormatError
@@ -69,7 +69,7 @@ def get(
     if not found:
         output.note("there is no such message")
         return ExitCode.CANNOT_READ
-    places = [_relative(place, store) for place in references(files, found[0])]
+    places = [with_relative_file(place, store) for place in references(files, found[0])]
     _show(found[0], places, body, output)
     for damage in finder.damage:
         output.note(f"another message could not be read: {damage.error}")
@@ -77,14 +77,6 @@ def get(
         others = ", ".join(str(message.physical_offset) for message in found[1:11])
         output.note(f"{len(found) - 1} more messages have this key, at {others}{' …' if len(found) > 11 else ''}")
     return ExitCode.FINE
-
-
-def _relative(place: Mapping[str, object], store: Path) -> dict[str, object]:
-    """A reference with its file's name inside of the store."""
-    file = place.get("file")
-    if not isinstance(file, str):
-        return dict(place)
-    return {**place, "file": str(Path(file).relative_to(store))}
 
 
 def _show(message: StoredMessage, places: list[dict[str, object]], body: str, output: Output) -> None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from flintlog.cli.exit_codes import ExitCode
-from flintlog.cli.output import CsvOutput, JsonLinesOutput, Output, TableOutput
+from flintlog.cli.output import CsvOutput, JsonLinesOutput, Output, TableOutput, with_relative_file
 from flintlog.cli.parameters import output_option, store_argument, store_config_option
 
 if TYPE_CHECKING:
@@ -116,9 +115,4 @@ def _show_tables(
 
 
 def _row(value: Step | LostMessage | Finding, columns: Sequence[str], store: Path) -> dict[str, object]:
-    all_of_it = asdict(value)
-    row = {name: all_of_it[name] for name in columns}
-    file = row.get("file")
-    if isinstance(file, str) and Path(file).is_relative_to(store):
-        row["file"] = str(Path(file).relative_to(store))
-    return row
+    return with_relative_file({name: getattr(value, name) for name in columns}, store)

@@ -9,11 +9,10 @@ import click
 
 from flintlog.cli.exit_codes import ExitCode
 from flintlog.cli.names import FINDING
-from flintlog.cli.output import CsvOutput, JsonLinesOutput, Output, TableOutput
+from flintlog.cli.output import CsvOutput, JsonLinesOutput, Output, TableOutput, with_relative_file
 from flintlog.cli.parameters import output_option, store_argument, store_config_option
 
 if TYPE_CHECKING:
-    from flintlog.checks.finding import Finding
     from flintlog.maintenance.verify.verify import Verification
     from flintlog.store.options.store_config import StoreConfig
 
@@ -39,7 +38,9 @@ def verify(store: Path, mode: str, threads: int | None, config: StoreConfig | No
 
 def show_verification(answer: Verification, store: Path, output: Output) -> None:
     """Findings, notes and counts, in the form that was asked for."""
-    rows = [_row(finding, store) for finding in answer.findings]
+    rows = [
+        with_relative_file({name: getattr(finding, name) for name in _COLUMNS}, store) for finding in answer.findings
+    ]
     if isinstance(output, TableOutput):
         if rows:
             output.rows(rows, _COLUMNS)
@@ -52,13 +53,6 @@ def show_verification(answer: Verification, store: Path, output: Output) -> None
         output.rows(rows, _COLUMNS)
     else:
         output.record({"findings": rows, "notes": answer.notes, "inferred": answer.inferred, **_counts(answer)})
-
-
-def _row(finding: Finding, store: Path) -> dict[str, object]:
-    row: dict[str, object] = {name: getattr(finding, name) for name in _COLUMNS}
-    if finding.file is not None and Path(finding.file).is_relative_to(store):
-        row["file"] = str(Path(finding.file).relative_to(store))
-    return row
 
 
 def _counts(answer: Verification) -> dict[str, object]:

@@ -48,7 +48,7 @@ def top(
 ) -> None:
     """Watch the store in STORE while another process writes it: rates, topics, groups and their lag.
 
-    Nothing is opened, locked or written. Keys: q quits, s sorts, / filters, p holds still, ? says more.
+    Nothing is opened, locked or written. Keys: q quits, s sorts, / filters, p pauses, ? shows help.
     """
     from flintlog.cli.top.top_view import View
     from flintlog.maintenance.inspect.live import Watch

@@ -34,15 +34,15 @@ _HELP = """\
   [b]q[/]     quit
   [b]s[/]     next order of the topics: rate, bytes, messages, lag, name
   [b]/[/]     filter topics and groups by a part of a name; escape clears it
-  [b]p[/]     hold the screen still; looking goes on
+  [b]p[/]     pause the screen; the store is still watched
   [b]tab[/]   from the topics to the groups and back; arrows move
-  [b]?[/]     this, and away again
+  [b]?[/]     show and hide this help
 
-[dim]msg/s[/]         messages that came to the log, read from the log
-[dim]messages[/]      entries of a topic's queues that the log still has
-[dim]lag[/]           what groups have before them, all together
-[dim]done/s[/]        what a group has committed; saved every few seconds
-[dim]caught up in[/]  if producers and the group go on as they do
+[dim]msg/s[/]         messages stored a second, counted in the log
+[dim]messages[/]      messages in a topic's queues that the log still has
+[dim]lag[/]           messages not consumed yet, of all groups together
+[dim]done/s[/]        messages that a group commits; saved every few seconds
+[dim]caught up in[/]  time until then, if both rates stay as they are
 
 Nothing is opened, locked or written."""
 
