@@ -22,7 +22,7 @@ from flintlog.store.components import Components, make_components, make_flushing
 from flintlog.store.dispatch.concurrent_dispatch import ConcurrentDispatcher
 from flintlog.store.dispatch.dispatcher import BitmapHook, Dispatcher
 from flintlog.store.dispatch.external.follower import ExternalDispatcher
-from flintlog.store.dispatch.external.handshake import DispatchSide
+from flintlog.store.dispatch.external.handshake import Handshake
 from flintlog.store.flush.flushing import Flushing
 from flintlog.store.flush.put_timing import PutWaits
 from flintlog.store.log.batch_markers import OpeningMarker
@@ -57,7 +57,7 @@ class Engine:
         self.lifecycle = Lifecycle()
         self.parts = parts = make_components(path, config, medium, now_ms)
         self.log = parts.commit_log
-        self._side = DispatchSide(parts.paths.dispatch, medium, patience_ms=config.dispatch_patience_ms)
+        self._handshake = Handshake(parts.paths.dispatch, medium, patience_ms=config.dispatch_patience_ms)
         self.dispatcher = self._make_dispatcher()
         self.figures = Figures(config, parts, self.dispatcher, now_ms, read_only=read_only)
         self.is_left_to_parent = False
@@ -82,7 +82,7 @@ class Engine:
         self._marker = StopMarker(parts.paths.stop_marker, medium)
         self._lock: LockFile | None = None
         self._closing = threading.Lock()
-        notes = Notes(self._side, self._marker, self.batch_notes)
+        notes = Notes(self._handshake, self._marker, self.batch_notes)
         self._loader = Loader(config, parts, self.dispatcher, self.lifecycle, notes, read_only=read_only)
 
     def _make_dispatcher(self) -> Dispatcher:
@@ -100,7 +100,7 @@ class Engine:
         )
         if isinstance(made, ExternalDispatcher):
             patience_ms, read_only = config.dispatch_patience_ms, self.read_only
-            made.use(self._side, poll_ms=config.dispatch_poll_ms, patience_ms=patience_ms, read_only=read_only)
+            made.use(self._handshake, poll_ms=config.dispatch_poll_ms, patience_ms=patience_ms, read_only=read_only)
         if isinstance(made, ConcurrentDispatcher):
             made.threads = config.batch_dispatch_request_thread_pool_nums
         if not made.leaves_puts_to_lane:
@@ -143,8 +143,8 @@ class Engine:
 
     def _take_dispatch(self) -> None:
         """Keep dispatchers outside from writing while the store opens; also later, if it dispatches itself."""
-        if not self.read_only and (self._is_external or self._side.is_there):
-            self._side.take("store" if self._is_external else "embedded")
+        if not self.read_only and (self._is_external or self._handshake.is_there):
+            self._handshake.take("store" if self._is_external else "embedded")
 
     def _start(self) -> None:
         parts = self.parts
@@ -191,7 +191,7 @@ class Engine:
                 return
             try:
                 if not self.read_only and self._settle() and state is State.RUNNING:
-                    _mark_clean(self.parts, self._side, self._marker)
+                    _mark_clean(self.parts, self._handshake, self._marker)
             finally:
                 self._end()
 
@@ -231,14 +231,14 @@ class Engine:
             self.flushing.stop_queue_flush()
 
     def _close(self) -> None:
-        _close_everything(self.parts, self.dispatcher, self._side, self._release_lock)
+        _close_everything(self.parts, self.dispatcher, self._handshake, self._release_lock)
 
     def leave_to_parent(self) -> None:
         """This is a forked child: the store is its parent's. The lock stays with the parent's own descriptor."""
         self._closing = threading.Lock()
         self.is_left_to_parent = True
         self.lifecycle.end()
-        self._side.release()
+        self._handshake.release()
         self._release_lock()
 
     def check_open(self) -> None:
@@ -332,9 +332,9 @@ def _flush_everything(parts: Components, flushing: Flushing) -> None:
     flushing.queue_flush.flush_all()
 
 
-def _mark_clean(parts: Components, side: DispatchSide, marker: StopMarker) -> None:
+def _mark_clean(parts: Components, handshake: Handshake, marker: StopMarker) -> None:
     """Everything is durable: leave the directory as one that was stopped cleanly."""
-    side.forget()
+    handshake.forget()
     index_files = 0 if parts.index is None else len(parts.index.files)
     parts.checkpoint.flush()
     try:
@@ -354,12 +354,12 @@ def _mark_clean(parts: Components, side: DispatchSide, marker: StopMarker) -> No
 
 
 def _close_everything(
-    parts: Components, dispatcher: Dispatcher, side: DispatchSide, release_lock: Callable[[], None]
+    parts: Components, dispatcher: Dispatcher, handshake: Handshake, release_lock: Callable[[], None]
 ) -> None:
     """Close everything, from the dispatcher to the lock; all are closed, whatever one of them raises."""
     with ExitStack() as last_to_first:
         last_to_first.callback(release_lock)
-        last_to_first.callback(side.close)
+        last_to_first.callback(handshake.close)
         last_to_first.callback(parts.checkpoint.close)
         if parts.pool is not None:
             last_to_first.callback(parts.pool.shut_down)

@@ -25,7 +25,7 @@ from flintlog.store.components import Components, make_components
 from flintlog.store.dispatch.dispatcher import Dispatcher
 from flintlog.store.dispatch.external.dispatch_journal import Published
 from flintlog.store.dispatch.external.follower import ExternalDispatcher
-from flintlog.store.dispatch.external.handshake import DispatchSide
+from flintlog.store.dispatch.external.handshake import Handshake
 from flintlog.store.log.batch_markers import ClosingMarker, find_markers
 from flintlog.store.log.segment_bytes import held
 from flintlog.store.model.recovery_report import Finding, RecoveryReport
@@ -64,7 +64,7 @@ def try_loading(path: Path, config: StoreConfig, medium: Medium, now_ms: Millise
 class Notes:
     """Files beside the log that are read while it is loaded."""
 
-    side: DispatchSide
+    handshake: Handshake
     marker: StopMarker
     batches: BatchNotes
 
@@ -231,12 +231,12 @@ class Loader:
         After a clean stop the files are complete. And RocketMQ, which may have had the store since, knows no journal
         but moves the checkpoint.
         """
-        side, is_external = self._notes.side, self._config.dispatch == "external"
-        if not side.is_there or (self._read_only and not is_external):
+        handshake, is_external = self._notes.handshake, self._config.dispatch == "external"
+        if not handshake.is_there or (self._read_only and not is_external):
             return None
-        published = side.load()
+        published = handshake.load()
         if not self._read_only and not is_external:
-            side.forget()
+            handshake.forget()
         if published is None or self.was_clean or self._is_cutting:
             return None
         return published if self._parts.checkpoint.values.logics_physical_offset <= published.end else None

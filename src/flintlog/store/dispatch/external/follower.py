@@ -25,7 +25,7 @@ from flintlog.errors import FlintlogError, ServiceNotEnabled, StoreInUse
 from flintlog.kernel import ScanStop
 from flintlog.store.dispatch.dispatcher import Dispatcher
 from flintlog.store.dispatch.external.dispatch_journal import Published, QueueMark
-from flintlog.store.dispatch.external.handshake import DispatchSide
+from flintlog.store.dispatch.external.handshake import Handshake
 from flintlog.store.dispatch.external.rollback import mark_of, progress_of, set_back
 from flintlog.store.log.segment_bytes import held
 
@@ -40,11 +40,11 @@ _LOOK_FOR_DISPATCHER_S: Final = 1.0
 class ExternalDispatcher(Dispatcher):
     """See the module."""
 
-    _side: DispatchSide
+    _handshake: Handshake
 
-    def use(self, side: DispatchSide, *, poll_ms: int, patience_ms: int, read_only: bool) -> None:
+    def use(self, handshake: Handshake, *, poll_ms: int, patience_ms: int, read_only: bool) -> None:
         """Before anything else is called."""
-        self._side = side
+        self._handshake = handshake
         self._poll_s = poll_ms / 1000
         self._patience_s = patience_ms / 1000
         self._read_only = read_only
@@ -108,18 +108,18 @@ class ExternalDispatcher(Dispatcher):
             super()._run_to(end)
 
     def _take_charge(self) -> None:
-        self._side.take("store")
+        self._handshake.take("store")
         try:
             self._running.run(self._load)
         except BaseException:
-            self._side.release()
+            self._handshake.release()
             raise
         self._moved.ring()
 
     def _load(self) -> None:
-        progress = self._side.load()
+        progress = self._handshake.load()
         if progress is None:
-            raise FlintlogError("the journal of the dispatcher is gone", path=self._side.folder)
+            raise FlintlogError("the journal of the dispatcher is gone", path=self._handshake.folder)
         self._queues.load()  # a dispatcher may have made files that it did not come to publish
         if self._index is not None:
             self._index.load(last_exit_ok=True, index_safe_timestamp=0)
@@ -134,7 +134,7 @@ class ExternalDispatcher(Dispatcher):
         """Make everything durable, let the files go, and publish what they hold."""
         self._running.run(self._publish)
         self._show()
-        self._side.release()
+        self._handshake.release()
 
     def _publish(self) -> None:
         self._queues.sync.flush_all()
@@ -143,16 +143,16 @@ class ExternalDispatcher(Dispatcher):
         for queue in self._queues.all():
             self.lane.set_queue(queue.topic, queue.queue_id, None)
             queue.let_go()
-        side = self._side
+        handshake = self._handshake
         if self._index is not None:
             self._index.flush()
         progress = progress_of(
-            self._queues, self._index, epoch=side.epoch, sequence=side.next_sequence, end=self.position
+            self._queues, self._index, epoch=handshake.epoch, sequence=handshake.next_sequence, end=self.position
         )
         if self._index is not None:
             self._index.let_go()
             self._index.follow(progress.index_name, progress.end)
-        side.begin(progress)
+        handshake.begin(progress)
         self._is_in_charge = False
 
     # ------------------------------------------------------------------ following
@@ -165,7 +165,7 @@ class ExternalDispatcher(Dispatcher):
 
     def _show(self) -> None:
         if not self._read_only and not self._is_in_charge:
-            self._side.show(self._readable_end)
+            self._handshake.show(self._readable_end)
 
     def advance_and_wait(self) -> None:
         if self._runner == threading.get_ident():
@@ -176,7 +176,7 @@ class ExternalDispatcher(Dispatcher):
         self._show()
         end, before, seen_at = self._readable_end(), self.position, time.monotonic()
         while not self._moved.wait_for(partial(self._is_through, end), _LOOK_FOR_DISPATCHER_S):
-            if self.position != before or self._side.has_dispatcher:
+            if self.position != before or self._handshake.has_dispatcher:
                 before, seen_at = self.position, time.monotonic()
             elif time.monotonic() - seen_at > self._patience_s:
                 raise ServiceNotEnabled("nobody dispatches", advice="run: flintlog pipeline dispatch STORE")
@@ -202,8 +202,8 @@ class ExternalDispatcher(Dispatcher):
         with self._running:
             if self._is_in_charge:
                 return
-            moved = self._side.journal.poll()
-            progress = self._side.journal.progress
+            moved = self._handshake.journal.poll()
+            progress = self._handshake.journal.progress
             if progress is None or (moved == () and progress.end == self.position and not self._is_behind):
                 return
             start = self.position

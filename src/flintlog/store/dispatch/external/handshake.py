@@ -1,4 +1,4 @@
-"""The store's side of `dispatch/`: what a store and a dispatcher outside it tell each other.
+"""The handshake between a store and a dispatcher outside of it, in the folder `dispatch/`.
 
     opening    claim ─▶ nothing may be read ─▶ set back to the journal, recover, finish ─▶ journal anew ─▶ claim let go
     running    readable end ─▶ ... ─▶ frames of the journal, which the store follows
@@ -24,7 +24,7 @@ from flintlog.store.dispatch.external.dispatch_journal import DispatchJournal, P
 _PATIENCE_MS: Final = 30_000
 
 
-class DispatchSide:
+class Handshake:
     """See the module. Owned by the engine; the dispatcher's thread polls the journal."""
 
     def __init__(self, folder: Path, medium: Medium, *, patience_ms: int) -> None:
@@ -109,13 +109,13 @@ class DispatchSide:
 @contextmanager
 def without_dispatcher(folder: Path, medium: Medium) -> Iterator[None]:
     """Around whoever changes queues or index of a store that is not open: nobody else does, and no journal is left."""
-    side = DispatchSide(folder, medium, patience_ms=_PATIENCE_MS)
-    if not side.is_there:
+    handshake = Handshake(folder, medium, patience_ms=_PATIENCE_MS)
+    if not handshake.is_there:
         yield
         return
     try:
-        side.take("store")
-        side.forget()
+        handshake.take("store")
+        handshake.forget()
         yield
     finally:
-        side.close()
+        handshake.close()
