@@ -86,7 +86,7 @@ def test_a_reply_has_the_form_and_the_opaque_of_its_request() -> None:
         struct.pack(">ii", 25, 1 << 24 | 21) + struct.pack(">hBhiiii", 1, 0, 0, 0, 0, 0, 5),
     ],
 )
-def test_what_is_no_frame_is_refused(data: bytes) -> None:
+def test_malformed_frames_are_refused(data: bytes) -> None:
     with pytest.raises(FormatError):
         FrameReader().feed(data)
 

@@ -137,7 +137,7 @@ def test_long_ranges_are_compared_in_pieces(tmp_path: Path, monkeypatch: pytest.
     test_the_old_master_comes_back_as_the_slave_of_the_new_one(tmp_path)
 
 
-def test_a_promoted_master_that_restarts_is_no_promotion_for_who_followed_it(tmp_path: Path) -> None:
+def test_a_restart_of_a_promoted_master_is_no_promotion_for_its_slave(tmp_path: Path) -> None:
     old, new = pair_of(tmp_path, 10)
     with master_at(new) as promoted, slave_at(old, promoted):
         fill(promoted.store, 5, 10)
@@ -191,7 +191,7 @@ def test_a_node_that_cannot_be_opened_after_its_cut_says_so(tmp_path: Path, monk
 
 
 @pytest.mark.parametrize("compares", [True, False])
-def test_a_slave_follows_nobody_it_cannot_compare_with_unless_told_so(tmp_path: Path, compares: bool) -> None:
+def test_a_slave_follows_a_master_without_a_comparison_only_if_configured(tmp_path: Path, compares: bool) -> None:
     a, b = pair_of(tmp_path, 10)
     with open_store(a, SMALL) as more:
         fill(more, 5, 10)

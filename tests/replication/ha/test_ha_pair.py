@@ -271,9 +271,7 @@ def test_a_slave_that_says_nothing_does_not_keep_the_log_from_the_others(tmp_pat
             fill(master, 10, 10)
 
 
-def test_what_is_put_while_a_report_is_awaited_does_not_wait_for_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_put_does_not_wait_for_the_report_of_an_earlier_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(master_shell, "POLL_S", NEVER_S)
     config = MASTER.with_changes(slave_timeout=20_000, flush="async")
     with (

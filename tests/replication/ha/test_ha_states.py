@@ -128,7 +128,7 @@ def test_an_acknowledgement_never_goes_back() -> None:
     assert feed.acknowledged == 500
 
 
-def test_a_slave_that_needs_what_was_deleted_is_told_apart() -> None:
+def test_a_slave_that_needs_deleted_bytes_is_closed_with_that_reason() -> None:
     bounds = master.LogBounds(SEGMENT, len(LOG), SEGMENT)
     actions = master.ReplicaFeed(OPTIONS, 0).step(master.Reported(100), bounds, 0)
     assert isinstance(actions[0], master.Close) and "needs a copy" in actions[0].reason

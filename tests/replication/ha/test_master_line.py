@@ -101,7 +101,7 @@ def test_a_record_that_comes_while_a_report_is_taken_is_sent_at_once() -> None:
     in_a_loop(work)
 
 
-def test_the_next_frames_leave_before_those_who_waited_are_woken() -> None:
+def test_the_next_frames_are_sent_before_waiting_puts_are_woken() -> None:
     def work() -> None:
         log = ScriptedLog(50)
         told = Told(log)

@@ -130,7 +130,7 @@ def test_an_address_that_no_peer_has_is_refused_and_logged_once(caplog: pytest.L
 
 
 @pytest.mark.parametrize("kind", ["heartbeat", "vote", "push", "transfer"])
-def test_who_speaks_for_no_node_of_the_group_is_refused(kind: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_sender_that_is_no_node_of_the_group_is_refused(kind: str, caplog: pytest.LogCaptureFixture) -> None:
     async def work(node: LedgerNode, disk: SlowDisk) -> None:
         mine = node.config.self_id
         requests: dict[str, Request] = {
@@ -181,7 +181,7 @@ def test_a_request_without_a_sender_is_no_peers() -> None:
     [("others", None, ResponseCode.UNKNOWN_GROUP), (GROUP, "n9", ResponseCode.UNKNOWN_MEMBER)],
     ids=["another group", "another node"],
 )
-def test_what_is_meant_for_somebody_else_is_refused_as_java_does(
+def test_a_request_for_another_node_is_refused_as_java_does(
     group: str, remote: str | None, code: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def work(node: LedgerNode, disk: SlowDisk) -> None:
@@ -283,7 +283,7 @@ def test_entries_that_no_file_can_hold_are_refused(caplog: pytest.LogCaptureFixt
     assert len(_closings(caplog)) == 1
 
 
-def test_who_has_too_many_open_requests_is_not_read_from(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reading_pauses_on_a_connection_with_too_many_open_requests(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listening, "MAX_OPEN_REQUESTS", 64)
 
     async def scenario() -> None:

@@ -108,12 +108,12 @@ def matched(node: Node, calls: list[Call], *, dialect: int = OURS) -> list[Call]
 # Starting.
 
 
-def test_a_term_behind_the_log_is_damage() -> None:
+def test_a_term_below_that_of_the_log_is_damage() -> None:
     with pytest.raises(DamagedStore, match="the term on disk is 1"):
         Node(None, *entries(1, 2), term=1)
 
 
-def test_a_committed_index_behind_the_end_is_clamped() -> None:
+def test_a_committed_index_after_the_end_is_clamped() -> None:
     assert Node(None, *entries(1, 1), term=1, committed=7).core.committed == 1
 
 
@@ -378,7 +378,7 @@ def test_another_leader_of_the_same_term_is_refused() -> None:
     assert node.core.leader_id == "n1"
 
 
-def test_who_has_fewer_entries_of_the_same_term_gets_no_vote() -> None:
+def test_a_candidate_with_fewer_entries_of_the_same_term_gets_no_vote() -> None:
     node = Node(None, *entries(1, 1), term=2)
     response = node.step(Received("n1", 1, VoteRequest(2, "n1", 0, 1, OURS))).answers[0].response
     assert isinstance(response, VoteResponse)

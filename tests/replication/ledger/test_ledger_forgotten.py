@@ -77,7 +77,7 @@ def followed(node: Forgetful, term: int = 3) -> Forgetful:
     return node
 
 
-def test_it_votes_for_nobody_who_has_an_entry_and_does_not_stand() -> None:
+def test_it_votes_for_no_candidate_with_entries_and_does_not_stand() -> None:
     node = Forgetful()
     assert node.ask(VoteRequest(5, "n1", 7, 5, OURS)) is VoteResult.REJECT_EXPIRED_LEDGER_TERM
     assert node.ask(VoteRequest(5, "n1", 7, 5)) is VoteResult.REJECT_EXPIRED_LEDGER_TERM
@@ -86,7 +86,7 @@ def test_it_votes_for_nobody_who_has_an_entry_and_does_not_stand() -> None:
     assert not node.core.is_voting
 
 
-def test_it_gives_no_vote_to_who_has_nothing_either() -> None:
+def test_it_gives_no_vote_to_an_empty_candidate_either() -> None:
     node = Forgetful()
     assert node.ask(VoteRequest(0, "n1", -1, -1, OURS, 0)) is VoteResult.REJECT_ALREADY_VOTED
 
@@ -229,7 +229,7 @@ def test_a_follower_that_has_less_than_it_acknowledged_is_compared_again() -> No
 # The wire, and the disk.
 
 
-def test_what_is_said_about_it_comes_over_the_wire() -> None:
+def test_the_answer_about_a_forgotten_log_is_sent_over_the_wire() -> None:
     envelope = Envelope("g", "n0", "n1")
     push = PushRequest(PushType.COMMIT, 3, "n0", (), 5, OURS, 9)
     for request in (VoteRequest(3, "n0", -1, -1, OURS, 4096), push):

@@ -96,7 +96,7 @@ def test_a_new_group_begins_once_all_members_were_there(group: Group) -> None:
     group.put(Message("orders", b"second"))
 
 
-def test_a_new_group_begins_with_a_majority_that_was_told_so(tmp_path: Path) -> None:
+def test_a_new_group_begins_with_a_majority_that_was_started_as_new(tmp_path: Path) -> None:
     group = Group(tmp_path, *IDS)
     for member in ("n0", "n1"):
         config = config_of(group.addresses, member)
@@ -130,7 +130,7 @@ def test_members_with_different_plain_logs_do_not_begin_a_group(
     assert group.nodes["n0"].store.max_offset("orders", 0) == 90
 
 
-def test_copies_of_one_plain_store_begin_a_group_behind_it(group: Group) -> None:
+def test_copies_of_one_plain_store_begin_a_group_after_its_log(group: Group) -> None:
     plain_store(group.root / "n0", group, 90)
     for member in ("n1", "n2"):
         shutil.copytree(group.root / "n0", group.root / member)

@@ -47,7 +47,7 @@ class Told(LedgerListeners):
         self.halted.append(error)
 
 
-def test_what_is_proposed_is_on_every_node_in_one_order() -> None:
+def test_proposed_entries_are_on_every_node_in_one_order() -> None:
     async def scenario() -> None:
         disks = {node_id: SlowDisk() for node_id in IDS}
         told = {node_id: Told() for node_id in IDS}

@@ -93,7 +93,7 @@ def test_what_a_broker_says_while_it_leads_is_the_groups_when_we_lead(tmp_path: 
         node.stop()
 
 
-def test_who_led_last_is_believed(tmp_path: Path) -> None:
+def test_the_settings_of_the_last_leader_count(tmp_path: Path) -> None:
     """Ours leads and shares 5; a broker leads and says 9; restarts in between; ours leads again and shares 9."""
     addresses = ledger_addresses("n0", "n1")
     node = lead_alone(tmp_path, addresses)

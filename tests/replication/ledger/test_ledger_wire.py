@@ -218,7 +218,7 @@ def test_a_broken_push_is_a_format_error(name: str) -> None:
         parse_request(RequestCode.PUSH, BROKEN[name])
 
 
-def test_what_is_not_known_is_ignored() -> None:
+def test_unknown_fields_are_ignored() -> None:
     assert parse_request(RequestCode.PUSH, _push(snapshot={"x": [1]}, preLogIndex=5)) == parse_request(
         RequestCode.PUSH, _push()
     )

@@ -28,7 +28,7 @@ def group(tmp_path: Path) -> Iterator[ScriptedGroup]:
         made.port.stop()
 
 
-def test_what_is_proposed_is_shown_when_it_is_committed_and_not_before(group: ScriptedGroup) -> None:
+def test_a_proposed_message_is_visible_once_it_is_committed_and_not_before(group: ScriptedGroup) -> None:
     group.lead()
     store = group.store
     later = store.put_async(Message("orders", b"first", keys=["k"]))
@@ -87,7 +87,7 @@ def test_queue_offsets_are_taken_from_the_queues_when_a_member_leads(group: Scri
     assert later.result(PATIENCE_S).check().queue_offset == 5
 
 
-def test_who_does_not_lead_any_more_waits_for_no_put(group: ScriptedGroup) -> None:
+def test_a_member_that_ceases_to_lead_waits_for_no_put(group: ScriptedGroup) -> None:
     group.lead()
     with group.store._engine.log.lock():  # a put is being made
         thread = threading.Thread(target=group.port.follow)

@@ -307,7 +307,7 @@ def test_after_a_failure_before_the_first_message_the_store_goes_on(
 
 
 @pytest.mark.parametrize("left", [b"4711", b"%d" % os.getpid(), None], ids=["crashed", "as process 1", "stopped"])
-def test_what_another_program_appended_behind_half_a_batch_is_not_cut(tmp_path: Path, left: bytes | None) -> None:
+def test_records_of_another_program_after_half_a_batch_are_not_cut(tmp_path: Path, left: bytes | None) -> None:
     leave_half(tmp_path)
     note = tmp_path / "flintlog" / "batches.json"
     opened = note.read_bytes()
@@ -324,7 +324,7 @@ def test_what_another_program_appended_behind_half_a_batch_is_not_cut(tmp_path: 
             assert len(bodies(store)) == 4
 
 
-def test_a_batch_that_is_being_written_is_not_seen_by_those_who_read_beside_it(tmp_path: Path) -> None:
+def test_a_batch_that_is_being_written_is_invisible_to_readers(tmp_path: Path) -> None:
     seen: list[list[bytes]] = []
 
     def while_they_come() -> Iterator[Message]:

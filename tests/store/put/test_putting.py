@@ -499,7 +499,7 @@ def test_puts_that_race_with_shutdown_are_stored_or_refused() -> None:
             assert again.max_offset("orders", 0) == len(stored) == max(stored) + 1
 
 
-def test_a_put_that_finds_the_log_held_for_long_is_told_so() -> None:
+def test_a_put_that_finds_the_log_held_for_long_is_refused_as_busy() -> None:
     with open_in_memory(ASYNC.with_changes(os_page_cache_busy_time_out_millis=0)) as store:
         store.put(Message("orders", b"x")).check()
         with store._engine.log.lock():  # as while a new file does not come
