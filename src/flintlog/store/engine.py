@@ -24,7 +24,7 @@ from flintlog.store.dispatch.dispatcher import BitmapHook, Dispatcher
 from flintlog.store.dispatch.external.follower import ExternalDispatcher
 from flintlog.store.dispatch.external.handshake import Handshake
 from flintlog.store.flush.flushing import Flushing
-from flintlog.store.flush.put_timing import PutWaits
+from flintlog.store.flush.put_timing import PutTiming
 from flintlog.store.log.batch_markers import OpeningMarker
 from flintlog.store.log.log import OPEN
 from flintlog.store.model.recovery_report import RecoveryReport
@@ -71,7 +71,7 @@ class Engine:
             flush=self.flush,
         )
         self.use_bitmap_hook(None)
-        waits = PutWaits(self.figures.counters, self.figures.broker)
+        waits = PutTiming(self.figures.counters, self.figures.broker)
         self.flushing = make_flushing(config, parts, self.dispatcher, self.lifecycle, waits)
         self.is_replica = config.broker_role == "SLAVE"
         self.medium = medium
@@ -204,7 +204,7 @@ class Engine:
                 self.lifecycle.move_to(State.SHUTDOWN_OK)
 
     def _settle(self) -> bool:
-        """End the threads and make everything durable; whether all of it worked, so that the stop is a clean one."""
+        """End the threads and make everything durable. Returns whether all of it worked: then the stop is clean."""
         try:
             is_finished = self._stop_threads()
             # A slave may be stopped inside a batch: after an unclean stop the next opening cuts the part.
@@ -218,7 +218,7 @@ class Engine:
             self.parts.allocator.shut_down()
 
     def _stop_threads(self) -> bool:
-        """Stop them in the order in which they feed each other; whether everything was dispatched."""
+        """Stop them in the order in which they feed each other. Returns whether everything was dispatched."""
         try:
             self.log.close()
             self.flushing.stop()
@@ -242,17 +242,17 @@ class Engine:
         self._release_lock()
 
     def check_open(self) -> None:
-        """Raise when the directory is not, or no longer, this store's to write into."""
+        """Raise unless this store is open, and may write to its directory."""
         if self.lifecycle.state is not State.RUNNING:
             raise StoreClosed("the store is not open", path=self.path)
 
     def check_readable(self) -> None:
-        """Raise when queues and log cannot be read, or not any more."""
+        """Raise unless queues and log can be read now."""
         if not self.lifecycle.is_readable:
             raise StoreClosed("the store is not open for reading", path=self.path)
 
     def check_writable(self) -> None:
-        """Raise when nothing may be changed, or not any more."""
+        """Raise unless the store can be changed now."""
         if self.read_only:
             raise StoreClosed("the store was opened read-only", path=self.path)
         self.check_readable()

@@ -61,7 +61,7 @@ class StorePaths:
         return plain.with_ledger(config.dledger_self_id or FIRST_MEMBER, _split(config.store_path_dledger_commit_log))
 
     def with_ledger(self, member: str, data: tuple[Path, ...] = ()) -> StorePaths:
-        """The same store with its log in a member's data files; a plain log may lie before them, and grows no more."""
+        """The same store with its log in a member's data files. A plain log may precede them, and grows no more."""
         ledger = self.root / f"{LEDGER_PREFIX}{member}"
         before = (*self.commit_logs, *self.read_only_commit_logs)
         return replace(self, commit_logs=data or (ledger / "data",), read_only_commit_logs=before, ledger=ledger)
@@ -114,7 +114,7 @@ class StorePaths:
 
     @property
     def own(self) -> Path:
-        """What RocketMQ does not know of: cut bytes, the stop marker."""
+        """Files that RocketMQ does not know: cut bytes, the stop marker."""
         return self.root / "flintlog"
 
     @property
@@ -142,12 +142,12 @@ class StorePaths:
 
     @property
     def batches(self) -> Path:
-        """What is known of batches that are stored whole or not at all."""
+        """The note about batches that are stored whole or not at all."""
         return self.own / "batches.json"
 
     @property
     def staged(self) -> Path:
-        """Where tasks leave messages for the batch that they will be part of."""
+        """Where tasks stage the messages of a batch."""
         return self.own / "staged"
 
     @property
@@ -156,8 +156,8 @@ class StorePaths:
         return self.root / "dispatch"
 
     @property
-    def cut_wish(self) -> Path:
-        """Where the next opening shall end the log."""
+    def cut_request(self) -> Path:
+        """The request to end the log at an earlier place, for the next opening."""
         return self.own / "cut.json"
 
     @property
@@ -167,7 +167,7 @@ class StorePaths:
 
     @property
     def derived(self) -> tuple[Path, ...]:
-        """Directories that hold nothing but what follows from the log."""
+        """Directories that can be built again from the log."""
         return (*self.numbered, self.own, self.dispatch)
 
     @property
@@ -234,7 +234,7 @@ def find_member(root: Path, medium: Medium) -> str | None:
 
 
 def is_member_directory(root: Path, medium: Medium) -> bool:
-    """Whether a directory is that of a group's member itself, which lies in a store and is none."""
+    """Whether a directory is a group member's own, inside a store's directory."""
     if medium.exists(root / "commitlog") or not medium.exists(root / "data"):
         return False
     return root.absolute().name.startswith(LEDGER_PREFIX) or medium.exists(root / MEMBER_TERM)
@@ -247,7 +247,7 @@ def find_rocksdb(paths: StorePaths, medium: Medium) -> Path | None:
 
 
 def refuse_rocksdb(paths: StorePaths, medium: Medium) -> None:
-    """A store whose queues are in RocksDB has its messages in the log, and no queue that could be served."""
+    """Raise if the queues of a store are in RocksDB: its messages are in the log, but no queue can be served."""
     place = find_rocksdb(paths, medium)
     if place is not None:
         raise DamagedStore(
@@ -258,7 +258,7 @@ def refuse_rocksdb(paths: StorePaths, medium: Medium) -> None:
 
 
 def refuse_files_for_folders(paths: StorePaths, medium: Medium) -> None:
-    """Where a store has a folder there may be nothing, but no file."""
+    """Raise if there is a file where a store has a folder."""
     for folder in (*paths.commit_logs, paths.topics.parent, paths.own, *paths.numbered):
         held = medium.stat(folder)
         if held is not None and not held.is_directory:
@@ -266,7 +266,7 @@ def refuse_files_for_folders(paths: StorePaths, medium: Medium) -> None:
 
 
 def is_store(paths: StorePaths, medium: Medium) -> bool:
-    """A directory is a store when it has a log and a lock or checkpoint; one without messages has marks of ours."""
+    """Whether a directory is a store: it has a log and a lock or checkpoint, or, without messages, files of ours."""
     if medium.exists(paths.stop_marker) or (medium.exists(paths.abort) and medium.exists(paths.lock)):
         return True
     has_log = any(medium.exists(path) for path in (*paths.commit_logs, *paths.read_only_commit_logs))

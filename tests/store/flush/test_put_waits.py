@@ -15,7 +15,7 @@ import pytest
 from tests.store.small_store import SMALL
 
 from flintlog import Message, Receipt, open_store
-from flintlog.store.flush.put_timing import PutWaits
+from flintlog.store.flush.put_timing import PutTiming
 from flintlog.store.flush.waiters import Waiting
 from flintlog.store.model.message import PutStatus
 from flintlog.store.stats.broker_stats import BrokerStats
@@ -56,7 +56,7 @@ def test_a_group_is_added_up_by_queue(
     shown: dict[str, tuple[int, int]],
 ) -> None:
     monkeypatch.setattr(time, "monotonic", lambda: 10.0001)
-    waits = PutWaits(counters, figures)
+    waits = PutTiming(counters, figures)
     queues = (0, 0, 1)
     group = [Waiting(RECEIPT, Message("a", b"", queue_id=queue), at) for queue, at in zip(queues, began, strict=False)]
     waits.took(group, [])

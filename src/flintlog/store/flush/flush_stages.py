@@ -1,6 +1,6 @@
 """The threads that make a store's own log durable, and the order in which they start and stop.
 
-    pool buffers ──Commit──▶ log files ──GroupCommit or AsyncFlush──▶ disk ──Confirmation──▶ enough replicas
+    pool buffers ──Commit──▶ log files ──GroupCommit or AsyncFlush──▶ disk ──ReplicaWait──▶ enough replicas
                                                                        └──QueueFlush: queues, checkpoint
 
 Which of them run follows from the configuration. Each thread is owned by its class, and this class owns them all.
@@ -19,7 +19,7 @@ from flintlog.store.flush.flushing import Flushing
 from flintlog.store.flush.group_commit import GroupCommit
 from flintlog.store.flush.periodic_flush import AsyncFlush, Commit
 from flintlog.store.flush.put_wait import PutWait
-from flintlog.store.flush.replica_wait import Confirmation
+from flintlog.store.flush.replica_wait import ReplicaWait
 from flintlog.store.flush.waiters import PutCounts
 from flintlog.store.options.store_config import StoreConfig
 from flintlog.store.runtime.lifecycle import Lifecycle
@@ -43,11 +43,11 @@ class FlushStages(Flushing):
 
     @property
     def waiting(self) -> PutWait | None:
-        return self.group_commit if self.group_commit is not None else self.confirmation
+        return self.group_commit if self.group_commit is not None else self.replica_wait
 
     @property
     def is_in_own_thread(self) -> bool:
-        stages = (self.group_commit, self.confirmation)
+        stages = (self.group_commit, self.replica_wait)
         return any(stage is not None and stage.is_in_own_thread for stage in stages)
 
     def start(self, on_tick: Callable[[], None]) -> None:
@@ -58,8 +58,8 @@ class FlushStages(Flushing):
         if self.is_sync or self.commit is not None or config.wake_flush_when_put_message:
             self._parts.commit_log.put_lane.close(ClosedFor.FLUSH)
         if config.waits_for_replicas:
-            self.confirmation = self._make_confirmation()
-            self.confirmation.start()
+            self.replica_wait = self._make_replica_wait()
+            self.replica_wait.start()
         if self.is_sync:
             self.group_commit = self._make_group_commit()
             self.group_commit.start()
@@ -84,8 +84,8 @@ class FlushStages(Flushing):
             after_commit=self._after_commit,
         )
 
-    def _make_confirmation(self) -> Confirmation:
-        return Confirmation(
+    def _make_replica_wait(self) -> ReplicaWait:
+        return ReplicaWait(
             timeout_ms=self._config.slave_timeout,
             before_wait=_nothing if self.is_sync else self._after_put,
             counted=self._counted,
@@ -99,7 +99,7 @@ class FlushStages(Flushing):
             after_flush=self._after_flush,
             on_failure=self._on_sync_failure,
             counted=self._counted,
-            then=self.confirmation,
+            then=self.replica_wait,
         )
 
     def _make_async_flush(self) -> AsyncFlush:
@@ -114,7 +114,7 @@ class FlushStages(Flushing):
         )
 
     def stop(self) -> None:
-        threads = (self._toucher, self.commit, self.group_commit, self.confirmation, self._async_flush)
+        threads = (self._toucher, self.commit, self.group_commit, self.replica_wait, self._async_flush)
         with ExitStack() as ending:  # the last is called first, and all are, whatever one of them raises
             for thread in reversed(threads):
                 if thread is not None:

@@ -18,7 +18,7 @@ from flintlog.errors import SyncFailed
 from flintlog.store.dispatch.dispatcher import Dispatcher
 from flintlog.store.flush.put_wait import PutWait
 from flintlog.store.flush.queue_flush import QueueFlush
-from flintlog.store.flush.replica_wait import Confirmation
+from flintlog.store.flush.replica_wait import ReplicaWait
 from flintlog.store.options.store_config import StoreConfig
 from flintlog.store.runtime.lifecycle import Flag, Lifecycle
 
@@ -31,7 +31,7 @@ class Flushing(ABC):
 
     def __init__(self, config: StoreConfig, parts: Components, dispatcher: Dispatcher, lifecycle: Lifecycle) -> None:
         self.is_sync = config.flush == "sync"
-        self.confirmation: Confirmation | None = None
+        self.replica_wait: ReplicaWait | None = None
         self.queue_flush: QueueFlush | None = None
         self._config = config
         self._parts = parts

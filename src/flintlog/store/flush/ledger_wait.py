@@ -36,14 +36,14 @@ log = logging.getLogger(__name__)
 _LOOK_AGAIN_S: Final = 1.0
 
 
-class LedgerWaiting(PutWait):
+class LedgerWait(PutWait):
     """Puts that wait for the group: always, because a record has no place before the group says which."""
 
     waits_always = True
 
     def __init__(self, log: LedgerCommitLog, dispatch: Callable[[], None], counted: PutCounts) -> None:
         # Its thread starts with the store: an interrupted `Thread.start` could leave one that does nothing.
-        super().__init__(counted, {"flintlog-ledger-tell": self._run})
+        super().__init__(counted, {"flintlog-ledger-puts": self._run})
         self._log = log
         self._dispatch = dispatch
         self._answered: deque[Callable[[], None]] = deque()
@@ -134,7 +134,7 @@ class LedgerFlushing(Flushing):
         counted: PutCounts,
     ) -> None:
         super().__init__(config, parts, dispatcher, lifecycle)
-        self._wait = LedgerWaiting(ledger, dispatcher.keep_up, counted)
+        self._wait = LedgerWait(ledger, dispatcher.keep_up, counted)
 
     @property
     def waiting(self) -> PutWait:

@@ -24,7 +24,7 @@ _QUEUE_OF: Final = attrgetter("topic", "queue_id")
 _TOGETHER_S: Final = 0.001
 
 
-class PutWaits:
+class PutTiming:
     """Counts groups of puts. Any thread."""
 
     def __init__(self, counters: StoreStatsService, figures: BrokerStats) -> None:

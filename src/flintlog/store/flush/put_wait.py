@@ -1,8 +1,8 @@
 """What a put waits for after it was appended, and the base of its three kinds.
 
-    GroupCommit     a sync shares its cost among all records that were appended while the last one ran
-    Confirmation    enough replicas hold the record
-    LedgerWaiting   a ledger's group has committed it
+    GroupCommit   one sync covers all records that were appended while the last one ran
+    ReplicaWait   enough replicas hold the record
+    LedgerWait    a ledger's group has committed it
 
 A store that promises none of them has no `PutWait`: a put is done when its record is in the log.
 """

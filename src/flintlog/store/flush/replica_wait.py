@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import asyncio
 
 
-class Confirmation(TimedWait):
+class ReplicaWait(TimedWait):
     """Puts that wait for replicas. Any thread may call; `_gate` guards the lists for moments."""
 
     def __init__(self, *, timeout_ms: int, before_wait: Callable[[], None], counted: PutCounts) -> None:

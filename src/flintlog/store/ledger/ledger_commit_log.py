@@ -8,7 +8,7 @@ serves. A proposal that the group did not accept leaves a gap in the offsets. Th
 was answered, the log is committed to its end and dispatched, and the offsets were taken from the queues again
 (`serve`). Nothing is read from beyond the committed position.
 
-`LedgerWaiting` completes a put. Until then its receipt has no place: `physical_offset` is a ticket, below -1.
+`LedgerWait` completes a put. Until then its receipt has no place: `physical_offset` is a ticket, below -1.
 """
 
 from __future__ import annotations

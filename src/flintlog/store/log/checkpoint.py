@@ -28,7 +28,7 @@ class CheckpointFile:
         self._written = self.values
 
     def load(self) -> None:
-        """Read the file if there is one; one that is too short says nothing."""
+        """Read the file if there is one; one that is too short is ignored."""
         if not self._medium.exists(self._path):
             return
         try:
@@ -43,7 +43,7 @@ class CheckpointFile:
             self.values = replace(self.values, **fields)
 
     def vouch_for_index(self, end_timestamp: int) -> None:
-        """Index files that reach further are about to be deleted: speak of them no more."""
+        """Stop vouching for index files that reach further: they are about to be deleted."""
         if self.values.index_msg_timestamp > end_timestamp:
             self.set(index_msg_timestamp=end_timestamp)
             self.flush()

@@ -76,7 +76,7 @@ class CommitLog(Log):
     # ------------------------------------------------------------------ opening
 
     def load(self, *, read_only: bool) -> Sequence[Finding]:
-        """Recovery finds the end: it is not written down."""
+        """The end is not written down: recovery finds it."""
         return ()
 
     def note_writer(self, process: bytes) -> None:
@@ -148,7 +148,7 @@ class CommitLog(Log):
         return self.max_offset if tail is self._nothing else tail.end
 
     def visible_end(self) -> int:
-        """What is synced under sync flush, what can be read under async flush.
+        """Under sync flush the synced end, under async flush the readable end.
 
         Never the middle of a closed batch: an opening may still cut it.
         """

@@ -55,7 +55,7 @@ class DamageMap:
         return None if damage is None else damage.end
 
     def between(self, start: int, end: int) -> Damage | None:
-        """The first damage in [start, end) whose records are not known."""
+        """The first damage in [start, end) whose records are unknown."""
         return next(self._lost_between(start, end), None)
 
     def bytes_between(self, start: int, end: int) -> int:

@@ -39,7 +39,7 @@ RECORD_SLACK_BYTES = 40 * 1024
 """What a record may hold besides its body: headers, a topic, properties."""
 
 AppendMany: TypeAlias = Callable[[Tail, int, int, "Moves | None"], "Sequence[int] | None"]
-"""Appends a batch to a tail, given its first queue offset, the time and what moves on with it."""
+"""Appends a batch to a tail, given its first queue offset, the time and the offsets that move with it."""
 
 
 class Placement(Protocol):
@@ -114,7 +114,7 @@ class Log(ABC):
 
     @abstractmethod
     def load(self, *, read_only: bool) -> Sequence[Finding]:
-        """Find the log's end where it is written down; the segments are loaded. What was found on the way."""
+        """Find the end of the log, if it is written down. The segments are loaded. Returns what was wrong."""
 
     @abstractmethod
     def note_writer(self, process: bytes) -> None:
@@ -130,9 +130,9 @@ class Log(ABC):
 
     @abstractmethod
     def end_at(self, end: int, keep_aside: Callable[[int], list[Path]] | None) -> list[Path]:
-        """End the log where recovery has found its end; where the bytes after it were kept.
+        """End the log where recovery has found its end. Returns where the bytes after it were kept.
 
-        `keep_aside` is None in a store that is only read.
+        `keep_aside` copies and clears those bytes; it is None in a store that is only read.
         """
 
     # ------------------------------------------------------------------ running

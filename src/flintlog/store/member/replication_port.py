@@ -40,14 +40,14 @@ class ReplicationPort:
 
     def set_replicas(self, *, confirmed_where: int, in_sync_count: int) -> None:
         """Note how far enough replicas have the log, and how many are in sync, this store counted."""
-        if self._engine.flushing.confirmation is not None:
-            self._engine.flushing.confirmation.confirm(confirmed_where)
+        if self._engine.flushing.replica_wait is not None:
+            self._engine.flushing.replica_wait.confirm(confirmed_where)
         self._appender.set_in_sync_count(in_sync_count)
 
     def on_waiting_for_replicas(self, callback: Callable[[int], None] | None) -> None:
         """Call back with the log's end when puts begin to wait for replicas, in the thread that waits or synced."""
-        if self._engine.flushing.confirmation is not None:
-            self._engine.flushing.confirmation.on_waiting = callback
+        if self._engine.flushing.replica_wait is not None:
+            self._engine.flushing.replica_wait.on_waiting = callback
 
     def reload_settings(self) -> None:
         """Read topics, groups and offsets again: a slave's files were brought in line with its master's."""

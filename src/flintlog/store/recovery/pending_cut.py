@@ -39,7 +39,7 @@ class PendingCut:
     def __init__(self, paths: StorePaths, medium: Medium) -> None:
         self._paths = paths
         self._medium = medium
-        self._file = NoteFile(paths.cut_wish, medium, _Request)
+        self._file = NoteFile(paths.cut_request, medium, _Request)
 
     def ask(self, end: int) -> None:
         """The next opening shall end the log at `end`, where a record begins."""

@@ -11,7 +11,7 @@
     GROUP_GET_FROM_DISK_NUMS, _SIZE   topic@group             `Store.get` with a group, far from the log's end
     BROKER_GET_FROM_DISK_NUMS, _SIZE  cluster                 the store
     GROUP_ACK_NUMS, BROKER_ACK_NUMS   topic@group, cluster    consumers
-    TOPIC_PUT_LATENCY                 queue@topic             where puts wait: `PutWaits`
+    TOPIC_PUT_LATENCY                 queue@topic             where puts wait: `PutTiming`
     SNDBCK_PUT_NUMS, DLQ_PUT_NUMS     topic@group             `send_back`
     SNDBCK2DLQ_TIMES                  owner@topic@group@…     `send_back`
 
