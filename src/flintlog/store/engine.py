@@ -20,7 +20,8 @@ from flintlog.errors import DamagedStore, DiskFull, StoreClosed
 from flintlog.kernel import ClosedFor
 from flintlog.store.components import Components, make_components, make_flushing
 from flintlog.store.dispatch.concurrent_dispatch import ConcurrentDispatcher
-from flintlog.store.dispatch.dispatcher import BitmapHook, Dispatcher
+from flintlog.store.dispatch.dispatcher import Dispatcher
+from flintlog.store.dispatch.entry_writer import BitmapHook
 from flintlog.store.dispatch.external.follower import ExternalDispatcher
 from flintlog.store.dispatch.external.handshake import Handshake
 from flintlog.store.flush.flushing import Flushing
@@ -282,7 +283,7 @@ class Engine:
         """Make the bitmaps of queue extensions with this hook; with None, by the registered subscriptions."""
         if hook is None and self.config.enable_calc_filter_bit_map:
             hook = self.settings.subscriptions.bitmap_of
-        self.dispatcher.bitmap_hook = hook
+        self.dispatcher.entries.bitmap_hook = hook
 
     def open_batch(self, start: int, marker: OpeningMarker) -> None:
         """Note durably that a batch begins here, before any of it is in the log."""

@@ -26,7 +26,8 @@ from flintlog.disk.places import local_path
 from flintlog.errors import DamagedStore, InvalidConfig, NotLeading, StoreInUse
 from flintlog.store.consume.consumer import MAX_UNACKNOWLEDGED, Consumer
 from flintlog.store.consume.consumer_registry import Consumers
-from flintlog.store.dispatch.dispatcher import BitmapHook, Listener
+from flintlog.store.dispatch.arrivals import Listener
+from flintlog.store.dispatch.entry_writer import BitmapHook
 from flintlog.store.engine import Engine
 from flintlog.store.filters.tags import MessageFilter
 from flintlog.store.ledger.ledger_emptying import finish_emptying

@@ -10,7 +10,7 @@ import pytest
 from tests.store.small_store import ASYNC, SMALL
 
 from flintlog import Message, Store, StoreConfig, open_store
-from flintlog.store.dispatch.dispatcher import Dispatcher
+from flintlog.store.dispatch.entry_writer import EntryWriter
 from flintlog.testing import temporary_store
 
 LONG_S = 20.0
@@ -67,13 +67,13 @@ def test_a_sleeper_in_a_thread(store: Store) -> None:
 
 def test_puts_of_other_topics_stay_on_the_short_way(monkeypatch: pytest.MonkeyPatch) -> None:
     by_hand: list[int] = []
-    step: Callable[..., None] = Dispatcher._queue_step
+    step: Callable[..., None] = EntryWriter.write
 
-    def counted(self: Dispatcher, view: memoryview, position: int, base: int) -> None:
+    def counted(self: EntryWriter, view: memoryview, position: int, base: int) -> None:
         by_hand.append(position)
         step(self, view, position, base)
 
-    monkeypatch.setattr(Dispatcher, "_queue_step", counted)
+    monkeypatch.setattr(EntryWriter, "write", counted)
     with temporary_store(ASYNC) as store:
         for topic in ("orders", "events"):
             store.put(Message(topic, b"")).check()

@@ -61,7 +61,7 @@ def rebuild_serially(
         extension=config.enable_consume_queue_ext,
     )
     if plan.extension_bytes is not None:
-        dispatcher.bitmap_hook = _kept_bitmaps(plan, paths.root, medium)
+        dispatcher.entries.bitmap_hook = _kept_bitmaps(plan, paths.root, medium)
     start = max(0, parts.segments.min_offset)
     dispatcher.start_at(start)
     return _run(parts, dispatcher, config, start, cut_at, limit)

@@ -1,15 +1,15 @@
 """Sleeping until a message arrives, at no cost to the puts of other queues.
 
-An arrival listener is told of every message, so with one on, no put may dispatch its own record. A sleeper wants much
-less: to hear of the *next* message of its topics. So the lane is made to forget those topics' queues: their next record
-stops it, as the first record of a new queue does, the dispatcher writes that one entry by hand, wakes the sleeper and
-shows the queue to the lane again.
+An arrival listener gets every message, so with one added, no put may dispatch its own record. A sleeper needs much
+less: the *next* message of its topics. So those topics' queues are removed from the lane. Their next record stops it,
+as the first record of a new queue does; the dispatcher writes that entry, wakes the sleeper and adds the queue to the
+lane again.
 
     consumer        arm ─▶ look again ─▶ wait ─────────────▶ look
     lane            forgets the queues
-    dispatcher                             entry by hand ─▶ wake      one slow put a sleep, none without
+    dispatcher                             writes entry ─▶ wake      one slow put for each sleep
 
-Looking again between arming and waiting makes it safe: what came before arming is found, what comes after wakes.
+Looking again between arming and waiting makes it safe: a message before arming is found, a later one wakes.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ class ArrivalWait:
         self._woken = Latch()
 
     def arm(self) -> None:
-        """From now on the next message of one of the topics wakes those who wait."""
+        """Let the next message of one of the topics wake the sleepers."""
         self._woken.clear()
         self._arm(self)
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Sleep until woken; False when the time passed without."""
+        """Sleep until woken; False after the timeout."""
         return self._woken.wait(timeout_s)
 
     def wake(self) -> None:

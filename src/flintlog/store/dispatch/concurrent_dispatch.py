@@ -1,11 +1,10 @@
-"""Dispatch on threads of its own: a reader, a crew that parses, and the order kept by a ring.
+"""Dispatch on threads of its own: one reads, several parse, and a ring keeps the order.
 
     log ─▶ numbered batches ─▶ parsed in parallel ─▶ ring ─▶ applied in order
 
-Asked for by `enableBuildConsumeQueueConcurrently`. It pays where records come in faster than one thread can parse them
-(a replica, a log that another process writes); for a store's own puts the serial dispatcher is both faster and sooner.
-Puts wake the reader, and only when it sleeps. What the crew found is applied by the same code as in the serial mode,
-by the reader alone.
+`enableBuildConsumeQueueConcurrently` turns it on. It pays if records arrive faster than one thread can parse them (a
+replica, a log that another process writes). For a store's own puts the serial dispatcher is faster. Puts wake the
+reader only when it sleeps. The reader alone applies the parsed records, with the code of the serial mode.
 """
 
 from __future__ import annotations
@@ -19,18 +18,18 @@ from flintlog.kernel import ScanStop
 from flintlog.store.dispatch.dispatcher import Dispatcher
 
 WORTH_BYTES = 2 * BATCH_BYTES
-"""Below this a range is dispatched by the reader itself."""
+"""The reader dispatches a shorter range itself."""
 
 
 class ConcurrentDispatcher(Dispatcher):
     """See the module."""
 
     threads = 1
-    """How many parse at a time, at most: `batchDispatchRequestThreadPoolNums`."""
+    """The most threads that parse: `batchDispatchRequestThreadPoolNums`."""
 
     @property
     def leaves_puts_to_lane(self) -> bool:
-        """Never: records are for the crew."""
+        """Never: the threads parse all records."""
         return False
 
     def advance(self, patience_s: float = 0) -> None:
@@ -54,5 +53,5 @@ class ConcurrentDispatcher(Dispatcher):
                 self.apply(view, base, scan)
                 if scan.reason is not ScanStop.LIMIT or scan.end != batch.stop:
                     break
-        # A blank, damage, or a batch that was cut inside a body: the serial step knows what to do there.
+        # A blank, damage, or a batch that was cut inside a body: the serial step handles it.
         return True if self.position - base > start else super()._step(segment, end)

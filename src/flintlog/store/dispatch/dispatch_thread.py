@@ -1,8 +1,8 @@
-"""The thread that dispatches what others left: it sleeps until somebody rings, and does a round while one is wanted.
+"""The thread that dispatches what other threads left: it sleeps until the bell rings, then does a round.
 
-Whoever rings has said before that a round is wanted. The thread asks for that before it listens, and a bell that rang
-meanwhile is heard at once. Only the bell says whether it rang: a flag could be set by a thread that a signal interrupts
-before it rings. Such a ring is lost, so the thread looks again by itself.
+A caller sets the flag that a round is wanted, then rings. The thread checks the flag before it listens, and a ring
+meanwhile wakes it at once. A signal may interrupt a caller between the two, so that it never rings: the thread also
+checks the flag once a second.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ class DispatchThread:
         self._thread.start()
 
     def ring(self) -> None:
-        """Wake it, if it sleeps."""
+        """Wake the thread, if it sleeps."""
         self._bell.ring()
 
     def stop(self) -> None:
-        """End it; a round that was wanted and not done is left."""
+        """End it. A round that is still wanted is not done."""
         self._is_stopping = True
         self._bell.ring()
         self._thread.join()
@@ -50,5 +50,5 @@ class DispatchThread:
                 if self._is_wanted():
                     self._do_round()
             except Exception:
-                # A put in whose thread this happened would raise it; here nobody would hear of it.
+                # In the thread of a put this would be raised; here it would be lost.
                 log.exception("a round of dispatch failed")

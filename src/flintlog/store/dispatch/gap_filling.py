@@ -1,20 +1,20 @@
-"""Entries in place of messages that are lost, so that every message that is there keeps its place in its queue.
+"""Entries in place of lost messages, so that the other messages keep their offsets.
 
     queue    | 5 | 6 | 7 |  lost  |  lost  | 10 |        each lost offset gets an entry
     log      ... record ... [ damage      ] ... record of 10 ...
 
-The entry of a lost message points at the damage that took it. Where the log shows no damage, because a record names
-a wrong queue for example, it repeats the entry before it. So offsets in the log still grow along the queue, and every
-search in a queue relies on that, RocketMQ's too. A reader sees that the record there names another offset.
+The entry of a lost message points at the damage that took it. If the log has no damage there (a record may name a wrong
+queue), it repeats the entry before it. So physical offsets still grow along the queue: every search in a queue relies
+on that, also RocketMQ's. A reader sees that the record names another offset.
 
-A gap is wide where the log lost its end and the queue's files were deleted. A record after it is believed if others
-follow it, and also if
+A gap is wide if the log lost its end and the queue's files were deleted. A record after it is believed if others follow
+it, and also if
 
     this store gave the offset itself        it was put since the store was opened
-    it was noted that the queue goes on      an opening that builds the queue again (`deleted_queues.py`)
-    the damage has room for the messages     a slave, which hears of its master's damage, and has no such note
+    a note says that the queue goes on       an opening builds the queue again (`deleted_queues.py`)
+    the damage has room for the messages     a slave knows its master's damage, and has no such note
 
-A wide gap is noted before it is bridged, because the record at its end may be the last of its queue.
+A wide gap is noted before it is filled, because the record after it may be the last of its queue.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ log = logging.getLogger(__name__)
 
 CHUNK_BYTES: Final = 4 * 1024 * 1024
 MAX_CHUNKS: Final = 16
-"""How far ahead in the log other records of a queue are looked for."""
+"""How far ahead the log is searched for other records of a queue."""
 MAX_FILLERS: Final = 1 << 20
-"""A wider gap is left out of the files: 20 MiB of entries."""
+"""A wider gap gets no entries: these would fill 20 MiB."""
 
 
 class GapFiller:
-    """Sees to it that an entry comes to the place that its record names. Used by the thread that dispatches."""
+    """Fills queues so that an entry gets the place that its record names. Used by the dispatching thread."""
 
     def __init__(self, segments: SegmentQueue, damage: DamageMap, queues: QueueTable, lmq: Callable[[], bool]) -> None:
         self._segments = segments
@@ -59,19 +59,19 @@ class GapFiller:
         self._ahead = _Ahead(segments, lambda topic: queues.type_of(topic) is QueueType.BATCH, lmq)
 
     def make_way(self, queue: ConsumeQueue | None, row: Row, place: Place) -> bool:
-        """Fill the queue up to the place of a record; whether the record is to be put there.
+        """Fill the queue up to the place of a record; whether the entry may be put there.
 
-        `queue` is None if it is not there yet.
+        `queue` is None before its first entry.
         """
         expected = None if queue is None else queue.next_offset
         if place.queue_offset == (expected or 0):
             return True
         if queue is not None and row.physical_offset + row.size <= queue.max_physical_offset:
-            return True  # it is there already, and `put` sees that
+            return True  # a duplicate: `put` drops it
         if not self._is_believed(queue, row, place):
             where = f"{place.topic}/{place.queue_id}"
             log.warning(
-                "the record at %d names offset %d of %s, which cannot be",
+                "the record at %d names offset %d of %s, which is impossible",
                 row.physical_offset,
                 place.queue_offset,
                 where,
@@ -93,7 +93,7 @@ class GapFiller:
         return queue is not None and not following and 0 < place.queue_offset - low <= self._room(queue, row)
 
     def _room(self, queue: ConsumeQueue, row: Row) -> int:
-        """How many messages at most the damage took that lies between the queue's last one and a record."""
+        """The most messages that the damage between the queue's last one and a record can have taken."""
         return self._damage.bytes_between(queue.max_physical_offset, row.physical_offset) // MIN_RECORD_SIZE
 
     def _fill(self, queue: ConsumeQueue, row: Row, count: int) -> None:
@@ -112,7 +112,7 @@ class GapFiller:
 
 
 def _place_filler(lost: Damage, segment_size: int) -> tuple[int, int]:
-    """A stretch of the damage within one file: a reader takes one that ends elsewhere for an expired message."""
+    """A part of the damage within one file: a reader takes an entry that spans files for an expired message."""
     start = lost.start
     room = segment_size - start % segment_size
     if room <= END_RESERVE and start + room < lost.end:
@@ -122,7 +122,7 @@ def _place_filler(lost: Damage, segment_size: int) -> tuple[int, int]:
 
 @dataclass(slots=True)
 class _Chunk:
-    """Records of [start, end) of the log: by queue, where each lies and the offset it names."""
+    """Records of [start, end) of the log: for each queue, their places and the offsets that they name."""
 
     start: int
     end: int
@@ -130,7 +130,7 @@ class _Chunk:
 
 
 class _Ahead:
-    """The queue offsets that the next records of the log name. Each part of the log is read once."""
+    """The queue offsets that later records of the log name. Each part of the log is read once."""
 
     def __init__(self, segments: SegmentQueue, is_batch: Callable[[str], bool], lmq: Callable[[], bool]) -> None:
         self._segments = segments
@@ -139,7 +139,7 @@ class _Ahead:
         self._chunks: deque[_Chunk] = deque()
 
     def offsets(self, key: QueueKey, physical_offset: int) -> Iterator[int]:
-        """Those of one queue, behind a record of the log."""
+        """Those of one queue, after a record of the log."""
         chunks = self._chunks
         while chunks and chunks[0].end <= physical_offset:
             chunks.popleft()

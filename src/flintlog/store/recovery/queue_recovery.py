@@ -150,7 +150,7 @@ class QueueRecovery:
         ends = {(claim.topic, claim.queue_id): claim.end_byte for claim in note.queues}
         for queue in self._queues.all():
             self.old_entries.keep(queue, ends.get((queue.topic, queue.queue_id), 0))
-        self._open.dispatcher.places_before = self.old_entries.places
+        self._open.dispatcher.entries.places_before = self.old_entries.places
 
     def _covered(self) -> int | None:
         """The last record whose queue entry is known to be durable, by the checkpoint alone; None when it is wrong.

@@ -223,7 +223,7 @@ class Recovery:
         self._queues.cut(end)
         self._index.cut(end)
         self._queues.settle(is_derived=self._is_deriving)
-        self._open.dispatcher.places_before = None
+        self._open.dispatcher.entries.places_before = None
         self._open.dispatcher.start_at(end)
 
 

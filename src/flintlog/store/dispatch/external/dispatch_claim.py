@@ -1,15 +1,15 @@
-"""`dispatch/owner`: who may write queues and index of a store whose dispatcher is outside.
+"""`dispatch/owner`: the claim to write queues and index of a store that another process dispatches.
 
-    dispatch/owner        locked by whoever writes: a dispatcher, or the store itself while it opens, stops or deletes
-    dispatch/owner.json   who that is; a claim that was lost shows there
-    dispatch/wanted       locked by a store that needs the claim; a dispatcher that sees it gives the claim up
+    dispatch/owner        locked by the writer: a dispatcher, or the store itself while it opens, stops or deletes
+    dispatch/owner.json   the name of the last claim; the holder of an earlier one sees there that it lost it
+    dispatch/wanted       locked by a store that needs the claim; a dispatcher that sees it releases the claim
     dispatch/task-…       locked by a task that writes for the holder of a claim, as long as it writes
 
-A dispatcher keeps its claim as long as it works and nobody wants it. Locks go with their process, so nothing has to be
-cleaned up after a crash.
+A dispatcher keeps its claim until a store wants it. Locks end with their process, so nothing has to be cleaned up after
+a crash.
 
-Tasks run in other processes, and may outlive the one that sent them. A task takes its lock, then looks whether the
-claim stands; who takes a claim writes its name, then waits for the locks of tasks. So whichever comes first, no task
+Tasks run in other processes, and may outlive the one that sent them. A task takes its lock, then checks that the claim
+stands. A process that takes a claim writes its name, then waits for the locks of tasks. Whichever comes first, no task
 of an earlier claim writes once the new one is taken.
 """
 
@@ -32,14 +32,14 @@ from flintlog.store.runtime.note_file import NoteFile
 
 Kind = Literal["dispatcher", "store", "embedded"]
 TASK_PATIENCE_S: Final = 60.0
-"""How long a dispatcher waits for tasks of the one before it: they end when they see that their claim is lost."""
+"""How long a dispatcher waits for tasks of an earlier one: they end when they see that their claim is lost."""
 
 _LOOK_INTERVAL_S: Final = 0.01
 _TASK: Final = "task-"
 
 
 class Owner(msgspec.Struct, frozen=True):
-    """Who holds the claim."""
+    """The holder of a claim."""
 
     name: str
     kind: Kind
@@ -54,7 +54,7 @@ class Claim:
     """A claim that was taken; it is held until `release`."""
 
     def __init__(self, directory: Path, medium: Medium, kind: Kind = "dispatcher", *, patience_s: float = 0.0) -> None:
-        """With patience, whoever holds the claim is asked to give it up, and waited for."""
+        """With patience, the holder of the claim is asked to release it, and waited for."""
         medium.make_directories(directory)
         self._medium = medium
         self._directory = directory
@@ -80,7 +80,7 @@ class Claim:
                 except StoreInUse:
                     if time.monotonic() >= until:
                         raise self._refused() from None
-                if self._kind != "dispatcher":  # it asks nobody: there is one already
+                if self._kind != "dispatcher":  # a dispatcher does not ask another one
                     wanted = wanted or self._try_to_want()
                 time.sleep(_LOOK_INTERVAL_S)
         finally:
@@ -88,7 +88,7 @@ class Claim:
                 wanted.release()
 
     def _await_tasks(self, patience_s: float) -> None:
-        """Wait until no task of an earlier claim writes; what is left of those that were killed goes."""
+        """Wait until no task of an earlier claim writes. The files of killed tasks are deleted."""
         until = time.monotonic() + patience_s
         while True:
             names = [info.name for info in self._medium.listing(self._directory) if info.name.startswith(_TASK)]
@@ -99,12 +99,12 @@ class Claim:
                 raise StoreInUse(
                     "a task of a dispatcher that is gone still writes queue files",
                     path=self._directory / busy[0],
-                    advice="end that process; whoever holds the lock on this file",
+                    advice="end the process that holds the lock on this file",
                 )
             time.sleep(_LOOK_INTERVAL_S)
 
     def _remove_dead(self, name: str) -> bool:
-        """Whether a task has ended; its name is then gone."""
+        """Delete the file of a task that has ended; False while it runs."""
         try:
             lock = self._medium.lock(self._directory / name)
         except StoreInUse:
@@ -116,7 +116,7 @@ class Claim:
     def _try_to_want(self) -> LockFile | None:
         try:
             return self._medium.lock(self._directory / "wanted")
-        except StoreInUse:  # somebody looks whether it is wanted, which takes a moment only
+        except StoreInUse:  # a dispatcher is checking it, which takes a moment
             return None
 
     def _refused(self) -> StoreInUse:
@@ -132,7 +132,7 @@ class Claim:
         return StoreInUse(f"{who} holds the claim ({owner})", path=self._directory, advice=advice)
 
     def check(self) -> None:
-        """Raise if somebody else has taken over."""
+        """Raise if another process has taken the claim."""
         check_claim(self._directory, self._medium, self.name)
 
     @property
@@ -141,13 +141,13 @@ class Claim:
         return is_wanted(self._directory, self._medium)
 
     def release(self) -> None:
-        """Give it up; a second call does nothing."""
+        """Release it; a second call does nothing."""
         self._lock.release()
 
 
 @contextmanager
 def working_for(claim: str, directory: Path, medium: Medium) -> Iterator[Callable[[], None]]:
-    """Around all that a task writes under a claim; gives what raises once the claim is lost, to be asked meanwhile."""
+    """Hold a task's lock while it writes under a claim; yields a check that raises once the claim is lost."""
     path = directory / f"{_TASK}{uuid.uuid4().hex}"
     lock = medium.lock(path)
     try:
@@ -159,7 +159,7 @@ def working_for(claim: str, directory: Path, medium: Medium) -> Iterator[Callabl
 
 
 def check_claim(directory: Path, medium: Medium, name: str) -> None:
-    """Raise if this claim is not the last that was taken."""
+    """Raise unless this is the last claim that was taken."""
     owner = load_owner(directory, medium)
     if owner is None or owner.name != name:
         raise StoreInUse("another dispatcher has taken over", path=directory / "owner.json")
@@ -175,5 +175,5 @@ def is_wanted(directory: Path, medium: Medium) -> bool:
 
 
 def load_owner(directory: Path, medium: Medium) -> Owner | None:
-    """Who took the claim last."""
+    """The last holder of the claim."""
     return NoteFile(directory / "owner.json", medium, Owner).load().content

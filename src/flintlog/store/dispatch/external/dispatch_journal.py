@@ -1,6 +1,6 @@
-"""What a dispatcher outside the store has published: a journal of frames.
+"""The journal of a dispatcher in another process: what it has published, in frames.
 
-    dispatch/journal-<sequence>        of fixed size; zeros behind the last frame
+    dispatch/journal-<sequence>        of fixed size; zeros after the last frame
 
      0       4        8       12
     +-------+--------+-------+----------------------------------------------------------------+
@@ -8,11 +8,11 @@
     +-------+--------+-------+----------------------------------------------------------------+
 
 A frame says that every record in [from, to) is in its queue and in the index, that these files are synced, and where
-each changed queue and the index end now. The first frame of a file is a snapshot: it names every queue, and with it the
-file stands alone. A file that is full is followed by one that begins with a snapshot; older ones are removed.
+each changed queue and the index end now. The first frame of a file is a snapshot that names every queue, so a file
+needs no other. A full file is followed by one that begins with a snapshot; older ones are deleted.
 
-The journal is the truth about how far dispatch has come. A frame counts when its CRC is right and its sequence follows;
-the first that does not ends the journal, so a crash while one was written costs that one.
+The journal decides how far dispatch has come. A frame counts if its CRC is right and its sequence follows. The first
+other one ends the journal, so a crash during a write loses that frame alone.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ _HEAD: Final = struct.Struct(">4sII")
 _READABLE: Final = struct.Struct(">4sqq")
 _READABLE_BYTES: Final = _READABLE.size + 4
 _READABLE_MAGIC: Final = b"FLDR"
-_LOOKS: Final = 5
+_TRIES: Final = 5
 
 
 class QueueMark(msgspec.Struct, array_like=True, frozen=True):
-    """Where a queue ends: the offset of its next message, and the byte behind its last entry."""
+    """Where a queue ends: the offset of its next message, and the byte after its last entry."""
 
     topic: str
     queue_id: int
@@ -87,7 +87,7 @@ NOTHING: Final = Published(0, 0, 0, {}, "", 0)
 
 
 class DispatchJournal:
-    """The journal of a store; `append` belongs to whoever holds the claim, anyone may `load`."""
+    """The journal of a store. Only the holder of the claim may append; any process may load it."""
 
     def __init__(self, directory: Path, medium: Medium, *, file_bytes: int = FILE_BYTES) -> None:
         self._directory = directory
@@ -114,7 +114,7 @@ class DispatchJournal:
         return self.progress
 
     def poll(self) -> tuple[QueueMark, ...] | None:
-        """What was published since the last look: the queues that moved. None: begin anew with `progress`.
+        """The queues that moved since the last call; None: compare all with `progress`.
 
         Costs next to nothing when there is nothing new, and changes no file.
         """
@@ -135,11 +135,11 @@ class DispatchJournal:
         return tuple(moved)
 
     def begin(self, progress: Published) -> None:
-        """Publish everything anew, whatever was published before; when this returns, it is durable."""
+        """Begin a new journal with a snapshot, durably."""
         self._begin(_encode(progress.snapshot()), progress)
 
     def forget(self) -> None:
-        """Remove it: from here on the files alone say how far dispatch has come."""
+        """Delete it: the files alone now show how far dispatch has come."""
         self.close()
         self.progress = None
         names = self._names()
@@ -149,7 +149,7 @@ class DispatchJournal:
             self._medium.sync_directory(self._directory)
 
     def append(self, frame: Frame) -> None:
-        """Publish: when this returns, the frame is durable."""
+        """Publish a frame, durably."""
         before = self.progress
         if before is not None and frame.sequence != before.sequence + 1:
             raise DamagedStore(f"frame {frame.sequence} does not follow {before.sequence}", path=self._directory)
@@ -165,11 +165,11 @@ class DispatchJournal:
         self.progress = progress
 
     def _begin(self, data: bytes, progress: Published) -> None:
-        """Begin a file with a snapshot, which says what the new frame says and all before it."""
+        """Begin a file with a snapshot that includes the newest frame."""
         old = self._names()
         path = self._directory / _name(progress.sequence)
         self._medium.make_directories(self._directory)
-        self._medium.remove(path)  # one that a crash left behind before its first frame was durable
+        self._medium.remove(path)  # a crash may have left it without a durable frame
         file = self._medium.create(path, max(self._file_bytes, 2 * len(data)))
         file.buffer[: len(data)] = data
         file.sync()
@@ -180,7 +180,7 @@ class DispatchJournal:
                 self._medium.remove(self._directory / name)
 
     def _writable(self) -> RawFile:
-        """The file of the last frame; what a torn frame left behind it is cleared first."""
+        """The file of the last frame; bytes of a torn frame after it are cleared first."""
         if self._file is None:
             self._file = self._medium.open(self._path, writable=True)
             self._file.clear(self._position, self._file.size)
@@ -210,7 +210,7 @@ def _encode(frame: Frame) -> bytes:
 
 
 def _read(data: bytes, first_sequence: int) -> tuple[list[Frame], int]:
-    """The frames of a file, and the byte behind the last one."""
+    """The frames of a file, and the byte after the last one."""
     frames: list[Frame] = []
     position = 0
     for frame, end in _frames(data):
@@ -232,7 +232,7 @@ def _frames(data: bytes | memoryview, position: int = 0) -> Iterator[tuple[Frame
 
 
 class ReadableEnd(msgspec.Struct, frozen=True):
-    """What a store lets a dispatcher read: the log up to `end`. A new epoch: the store has had the queues itself."""
+    """A dispatcher may read the log up to `end`. A new epoch begins when the store has written queues itself."""
 
     epoch: int
     end: int
@@ -246,7 +246,7 @@ class ReadableEndFile:
         | FLDR  | epoch | end   | CRC  |        the end is -1 while nothing may be read
         +-------+-------+-------+------+
 
-    It is never synced: a store that opens writes it anew. A look while it is written sees a wrong CRC and is repeated.
+    It is never synced: each opening writes it. A read during a write sees a wrong CRC and is repeated.
     """
 
     def __init__(self, directory: Path, medium: Medium) -> None:
@@ -268,13 +268,13 @@ class ReadableEndFile:
         info = self._medium.stat(self._path)
         if info is not None and info.size == _READABLE_BYTES:
             return self._medium.open(self._path, writable=True)
-        if info is not None:  # what a crash left of it
+        if info is not None:  # a crash left a part of it
             self._medium.remove(self._path)
         return self._medium.create(self._path, _READABLE_BYTES)
 
     def load(self) -> ReadableEnd | None:
-        """What was published last; None when nothing was, or not wholly yet."""
-        for _ in range(_LOOKS):
+        """The last published end; None when there is none, or it is not whole yet."""
+        for _ in range(_TRIES):
             if self._file is None:
                 info = self._medium.stat(self._path)
                 if info is None or info.size != _READABLE_BYTES:

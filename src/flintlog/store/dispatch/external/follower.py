@@ -1,13 +1,13 @@
-"""Dispatch by somebody else: the store shows how far its log may be read, and serves what was published.
+"""Dispatch by another process: the store publishes how far its log may be read, and serves what was dispatched.
 
     put ─▶ readable end ─▶ (a dispatcher in another process) ─▶ journal ─▶ queues and index served up to there
                                                                               └▶ listeners, sleepers, wait_dispatched
 
-While it opens and before it stops the store has the charge itself and dispatches as the embedded dispatcher does, so
-that every opening finds, and every clean stop leaves, queues and index that are complete. It takes it too where it
-deletes queues. In between, one thread (`flintlog-follow`) looks at the journal every `dispatch_poll_ms`.
+While it opens, before it stops and while it deletes queues, the store is in charge: it dispatches as the embedded
+dispatcher does. So every opening finds, and every clean stop leaves, complete queues and a complete index. In between,
+the thread `flintlog-follow` reads the journal every `dispatch_poll_ms`.
 
-Invariant: while it follows, this process writes no queue and no index file, and shows nothing beyond `position`.
+Invariant: while it follows, this process writes no queue and no index file, and serves nothing beyond `position`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-_TELL_ROWS: Final = 65_536
+_REPORT_ROWS: Final = 65_536
 _LOOK_FOR_DISPATCHER_S: Final = 1.0
 
 
@@ -43,7 +43,7 @@ class ExternalDispatcher(Dispatcher):
     _handshake: Handshake
 
     def use(self, handshake: Handshake, *, poll_ms: int, patience_ms: int, read_only: bool) -> None:
-        """Before anything else is called."""
+        """Set it up; called before anything else."""
         self._handshake = handshake
         self._poll_s = poll_ms / 1000
         self._patience_s = patience_ms / 1000
@@ -58,7 +58,7 @@ class ExternalDispatcher(Dispatcher):
 
     @property
     def leaves_puts_to_lane(self) -> bool:
-        """Never: a put is visible when its entry was published."""
+        """Never: a put is visible once its entry is published."""
         return False
 
     @property
@@ -68,7 +68,7 @@ class ExternalDispatcher(Dispatcher):
     # ------------------------------------------------------------------ the charge
 
     def start(self) -> None:
-        """Leave the files to whoever is outside, and follow."""
+        """Leave the files to the other process, and follow it."""
         if self._is_in_charge:
             self._hand_over()
         self._stopped.clear()
@@ -80,19 +80,19 @@ class ExternalDispatcher(Dispatcher):
         super().stop()
 
     def finish(self) -> bool:
-        """Take the charge and dispatch the rest, so that nobody finds a half batch."""
+        """Take charge and dispatch the rest: a stop leaves no batch half dispatched."""
         self._stop_following()
         with self._charging:
             try:
                 self._take_charge()
             except FlintlogError as failure:
-                log.error("the rest is not dispatched, so the stop is not a clean one: %s", failure)
+                log.error("the rest was not dispatched, so this stop is not clean: %s", failure)
                 return False
             super().advance_and_wait()
             return self.backlog_bytes == 0
 
     def exclusively(self, work: Callable[[], T]) -> T:
-        """Have the charge for a while; everything put so far is dispatched before."""
+        """Take charge for a while; everything put so far is dispatched first."""
         if self.is_calling_listener:
             raise StoreInUse("an arrival listener cannot delete queues", advice="let another thread do it")
         with self._charging:
@@ -104,7 +104,7 @@ class ExternalDispatcher(Dispatcher):
                 self._hand_over()
 
     def _run_to(self, end: int) -> None:
-        if self._is_in_charge:  # asked again, now that nobody can change it
+        if self._is_in_charge:  # checked again: this thread has the turn, so it cannot change now
             super()._run_to(end)
 
     def _take_charge(self) -> None:
@@ -119,8 +119,8 @@ class ExternalDispatcher(Dispatcher):
     def _load(self) -> None:
         progress = self._handshake.load()
         if progress is None:
-            raise FlintlogError("the journal of the dispatcher is gone", path=self._handshake.folder)
-        self._queues.load()  # a dispatcher may have made files that it did not come to publish
+            raise FlintlogError("the dispatcher's journal is missing", path=self._handshake.folder)
+        self._queues.load()  # a dispatcher may have made files that it did not publish
         if self._index is not None:
             self._index.load(last_exit_ok=True, index_safe_timestamp=0)
             self._index.stop_following()
@@ -131,7 +131,7 @@ class ExternalDispatcher(Dispatcher):
         self._is_in_charge = True
 
     def _hand_over(self) -> None:
-        """Make everything durable, let the files go, and publish what they hold."""
+        """Make everything durable, release the files, and publish what they hold."""
         self._running.run(self._publish)
         self._show()
         self._handshake.release()
@@ -182,7 +182,7 @@ class ExternalDispatcher(Dispatcher):
                 raise ServiceNotEnabled("nobody dispatches", advice="run: flintlog pipeline dispatch STORE")
 
     def _is_through(self, end: int) -> bool:
-        """Whether nobody has to wait any more for what was put below `end`."""
+        """Whether a caller need not wait any longer for the records below `end`."""
         return self.position >= end or self._is_in_charge or self._stopped.is_set()
 
     def _follow(self) -> None:
@@ -193,12 +193,12 @@ class ExternalDispatcher(Dispatcher):
                 self.look()
                 failure = ""
             except (FlintlogError, OSError) as error:
-                if str(error) != failure:  # once, and not a hundred times a second
+                if str(error) != failure:  # logged once, not a hundred times a second
                     failure = str(error)
-                    log.error("what was published cannot be followed: %s", error)
+                    log.error("the dispatcher cannot be followed: %s", error)
 
     def look(self) -> None:
-        """Serve what was published since the last look."""
+        """Serve what was published since the last call."""
         with self._running:
             if self._is_in_charge:
                 return
@@ -210,17 +210,17 @@ class ExternalDispatcher(Dispatcher):
             self._runner = threading.get_ident()
             try:
                 self.adopt(progress, self._differences(progress) if moved is None or self._is_behind else moved)
-                if self._listeners:
-                    self._tell_between(start, progress.end)
+                if self._arrivals.has_listeners:
+                    self._report_between(start, progress.end)
             finally:
                 self._runner = None
         self._moved.ring()
 
     def adopt(self, progress: Published, moved: Sequence[QueueMark] | None = None) -> None:
-        """Serve up to what was published; `moved` are the queues that have changed, all when nothing is known."""
+        """Serve what was published. `moved` are the queues that have changed; None: compare all."""
         if moved is None:
             moved = [*self._gone(progress), *progress.queues.values()]
-        self._is_behind = True  # until it is done: what fails in the middle is looked at anew
+        self._is_behind = True  # until this is done: after a failure all queues are compared
         if self._read_only:
             self._log.segments.follow(progress.end)
         for mark in moved:
@@ -229,8 +229,7 @@ class ExternalDispatcher(Dispatcher):
             self._index.follow(progress.index_name, progress.end)
         self.position = progress.end
         self._is_behind = False
-        for topic in {mark.topic for mark in moved} & self._waits.keys():
-            self._wake(topic)
+        self._arrivals.wake({mark.topic for mark in moved})
 
     def _differences(self, progress: Published) -> list[QueueMark]:
         mine = {(queue.topic, queue.queue_id): mark_of(queue) for queue in self._queues.all()}
@@ -251,8 +250,8 @@ class ExternalDispatcher(Dispatcher):
         if last > self._last[0]:
             self._last = last, self._log.store_time_at(last)
 
-    def _tell_between(self, start: int, end: int) -> None:
-        """Tell the listeners of the records in [start, end)."""
+    def _report_between(self, start: int, end: int) -> None:
+        """Report the records in [start, end) to the listeners."""
         while start < end:
             segment = self._log.segments.find(start)
             if segment is None:
@@ -261,8 +260,8 @@ class ExternalDispatcher(Dispatcher):
             with held(segment) as view:
                 stop = min(size, end - base)
                 levels = self._delay_levels_ms
-                seen = kernel.scan(view, start - base, stop, base, delay_levels_ms=levels, max_count=_TELL_ROWS)
-            self._tell_rows(seen)
+                seen = kernel.scan(view, start - base, stop, base, delay_levels_ms=levels, max_count=_REPORT_ROWS)
+            self._arrivals.report_rows(seen)
             if seen.reason is ScanStop.BLANK:
                 start = base + size
             elif not seen.count:

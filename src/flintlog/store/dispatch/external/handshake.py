@@ -1,11 +1,11 @@
-"""The handshake between a store and a dispatcher outside of it, in the folder `dispatch/`.
+"""The handshake between a store and a dispatcher in another process, in the folder `dispatch/`.
 
-    opening    claim ─▶ nothing may be read ─▶ set back to the journal, recover, finish ─▶ journal anew ─▶ claim let go
+    opening    claim ─▶ nothing may be read ─▶ set back to the journal, recover, finish ─▶ new journal ─▶ claim released
     running    readable end ─▶ ... ─▶ frames of the journal, which the store follows
-    stopping   claim ─▶ set back to the journal, finish ─▶ journal removed ─▶ a clean stop
+    stopping   claim ─▶ set back to the journal, finish ─▶ journal deleted ─▶ a clean stop
 
-Invariant: whoever writes queues or index holds the claim, and a journal that is there is true. A clean stop leaves
-none: the files are complete then, and RocketMQ, which knows no journal, may go on with them.
+Invariant: a process that writes queues or index holds the claim, and an existing journal is true. A clean stop leaves
+none: the files are complete, and RocketMQ, which has no journal, can go on with them.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ class Handshake:
 
     @property
     def is_there(self) -> bool:
-        """Whether a dispatcher outside was ever asked for."""
+        """Whether the store was ever opened with `dispatch="external"`."""
         return self._medium.exists(self.folder)
 
     def take(self, kind: Kind) -> None:
-        """Take the claim, from a dispatcher that is at work if need be, and let it read no further."""
+        """Take the claim, from a running dispatcher if need be, and let it read no further."""
         self._claim = Claim(self.folder, self._medium, kind, patience_s=self._patience_s)
         self.retract()
 
@@ -55,7 +55,7 @@ class Handshake:
         return self.published
 
     def retract(self) -> None:
-        """Nothing may be read from here on; what was read before belongs to an epoch that is over."""
+        """Allow no more reading, and end the epoch: frames of the old one no longer count."""
         readable = self._readable.load()
         known = 0 if readable is None else readable.epoch
         progress = self.journal.progress or self.journal.load()
@@ -65,11 +65,11 @@ class Handshake:
             self._readable.publish(ReadableEnd(self.epoch, -1))
 
     def begin(self, progress: Published) -> None:
-        """Publish everything anew: what the store has done itself is part of it."""
+        """Begin a new journal with a snapshot of what the store has dispatched itself."""
         self.journal.begin(progress)
 
     def show(self, readable_end: Callable[[], int]) -> None:
-        """The log may be read up to here; asked for inside, so that a later end never comes first."""
+        """Publish how far the log may be read. The end is read under the lock, so it never goes back."""
         with self._showing:
             end = readable_end()
             if end != self._shown_end:
@@ -77,7 +77,7 @@ class Handshake:
                 self._readable.publish(ReadableEnd(self.epoch, end))
 
     def release(self) -> None:
-        """Give the claim up, if it is held."""
+        """Release the claim, if it is held."""
         claim, self._claim = self._claim, None
         if claim is not None:
             claim.release()
@@ -88,7 +88,7 @@ class Handshake:
 
     @property
     def has_dispatcher(self) -> bool:
-        """Whether anybody holds the claim."""
+        """Whether the claim is held."""
         try:
             self._medium.lock(self.folder / "owner").release()
         except StoreInUse:
@@ -96,7 +96,7 @@ class Handshake:
         return False
 
     def forget(self) -> None:
-        """The files say all there is to say."""
+        """Delete the journal: the files are complete."""
         if self.is_there:
             self.journal.forget()
 
@@ -108,7 +108,7 @@ class Handshake:
 
 @contextmanager
 def without_dispatcher(folder: Path, medium: Medium) -> Iterator[None]:
-    """Around whoever changes queues or index of a store that is not open: nobody else does, and no journal is left."""
+    """Hold the claim while a command changes queues or index of a store that is not open; no journal is left."""
     handshake = Handshake(folder, medium, patience_ms=_PATIENCE_MS)
     if not handshake.is_there:
         yield

@@ -1,8 +1,8 @@
-"""Queues and index as they were published: read off the files, and set back to.
+"""Setting queues and index back to what was published.
 
-A journal names for each queue the byte behind its last entry, and for the index its newest file and count. What lies
-behind was written by somebody who did not come to publish it. It is taken away, and what is then written again
-has the same bytes. Files that have less than was published were changed by somebody else, and are not believed.
+A journal names for each queue the byte after its last entry, and for the index its newest file and count. A dispatcher
+wrote the bytes after that and did not publish them. They are cut, and dispatching again writes the same bytes. Files
+that have less than was published were changed by another program, and are not believed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def index_mark(index: IndexService | None) -> tuple[str, int]:
 
 
 def progress_of(queues: QueueTable, index: IndexService | None, *, epoch: int, sequence: int, end: int) -> Published:
-    """What the files hold, when every record below `end` is in them."""
+    """What the files hold; every record below `end` is in them."""
     marks = (mark_of(queue) for queue in queues.all())
     return Published(epoch, sequence, end, {mark.key: mark for mark in marks if mark.end_byte}, *index_mark(index))
 
@@ -37,10 +37,7 @@ def progress_of(queues: QueueTable, index: IndexService | None, *, epoch: int, s
 def set_back(
     progress: Published, queues: QueueTable, index: IndexService | None, store_time_of: Callable[[int], int]
 ) -> None:
-    """End queues and index where they were published; both were loaded.
-
-    Raises, and changes nothing, when they have less than that.
-    """
+    """Cut queues and index, which are loaded, to what was published. Raises, and changes nothing, if they have less."""
     _check_queues(progress, queues)
     if index is not None and progress.index_name:
         _check_index(progress, index)
