@@ -8,7 +8,7 @@ from concurrent.futures import Future
 
 from flintlog import Store, StoreConfig
 from flintlog.format.ledger import EntryHead
-from flintlog.store.ledger.ledger_commit_log import ProposalAnswer
+from flintlog.store.ledger.proposals import ProposalAnswer
 from flintlog.store.model.message import PutStatus
 
 PATIENCE_S = 20.0

@@ -14,7 +14,7 @@ from tests.store.scripted_group import CONFIG, PATIENCE_S, ScriptedGroup, until
 from flintlog import Message, Store, encoded_batch, open_store
 from flintlog.errors import DiskFull, InvalidConfig, InvalidTopic, NotLeading, PutFailed
 from flintlog.format.topics import STATE_TOPIC
-from flintlog.store.ledger.ledger_commit_log import ProposalAnswer
+from flintlog.store.ledger.proposals import ProposalAnswer
 from flintlog.store.model.message import PutStatus
 from flintlog.store.runtime.service import Rewritten
 from flintlog.testing import FakeClock

@@ -16,7 +16,7 @@ from flintlog import InvalidConfig, Message, open_store
 from flintlog.errors import LedgerLeftBehind, StoreClosed
 from flintlog.format.ledger import ENTRY_HEAD_SIZE
 from flintlog.store.ledger import ledger_commit_log as ledger_log
-from flintlog.store.ledger.ledger_commit_log import ProposalAnswer
+from flintlog.store.ledger.proposals import ProposalAnswer
 from flintlog.store.model.message import PutStatus, Receipt
 
 

@@ -40,9 +40,9 @@ from flintlog.replication.ledger.node.node import LedgerListeners, LedgerNode, L
 from flintlog.replication.ledger.node.polling import LeaderPoll
 from flintlog.replication.loop_thread import LoopThread
 from flintlog.replication.status import NodeStatus, ReplicaStatus, encode_status
-from flintlog.store.ledger.ledger_commit_log import ProposalAnswer
 from flintlog.store.ledger.ledger_emptying import empty_member
 from flintlog.store.ledger.ledger_tail import body_check
+from flintlog.store.ledger.proposals import ProposalAnswer
 from flintlog.store.model.message import PutStatus
 from flintlog.store.options.store_config import StoreConfig
 from flintlog.store.paths import StorePaths

@@ -21,7 +21,8 @@ from flintlog.store.flush.flushing import Flushing
 from flintlog.store.flush.periodic_flush import join
 from flintlog.store.flush.put_wait import PutWait
 from flintlog.store.flush.waiters import Outcome, PutCounts, Waiting, WaitingFuture
-from flintlog.store.ledger.ledger_commit_log import LedgerCommitLog, Pending, ProposalAnswer, outcome_of
+from flintlog.store.ledger.ledger_commit_log import LedgerCommitLog
+from flintlog.store.ledger.proposals import Pending, ProposalAnswer, outcome_of
 from flintlog.store.model.message import Message, PutStatus
 from flintlog.store.options.store_config import StoreConfig
 from flintlog.store.runtime.lifecycle import Lifecycle

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Final
 
 from flintlog.disk.bell import Latch
 from flintlog.errors import FlintlogError
-from flintlog.store.ledger.ledger_commit_log import LedgerCommitLog, Proposer
+from flintlog.store.ledger.ledger_commit_log import LedgerCommitLog
+from flintlog.store.ledger.proposals import Proposer
 from flintlog.store.member.leadership import Leadership
 from flintlog.store.member.ledger_member import LedgerMember
 
