@@ -29,7 +29,7 @@ from flintlog.errors import InvalidConfig
 from flintlog.pipeline.jobs.compact_target import Part, StoreTarget, TableTarget, Target, Written
 from flintlog.pipeline.jobs.selection import keys_by, of_topics, seen_by_consumers
 from flintlog.pipeline.reading.known_topics import no_messages_of
-from flintlog.pipeline.reading.logs import Log, find_end, find_logs, is_glob
+from flintlog.pipeline.reading.logs import Log, as_paths, find_end, find_logs, is_glob
 from flintlog.pipeline.reading.partitions import LogSplit, plan
 from flintlog.pipeline.reading.rows import BODY
 from flintlog.pipeline.spark.failures import plain_errors
@@ -106,7 +106,7 @@ def compact(
     began = time.perf_counter()
     options = options or CompactOptions()
     root = local_path(into).absolute()
-    paths = (str(store),) if isinstance(store, (str, Path)) else tuple(store)
+    paths = as_paths(store)
     logs = find_logs(paths, strict=options.fail_on_data_loss)
     target = _make_target(form, root, options, with_broker=is_glob(paths))
     ends = {log.broker: find_end(log) for log in logs}

@@ -26,7 +26,7 @@ from flintlog.derive.splits import SPLIT_BYTES
 from flintlog.disk.places import local_path
 from flintlog.errors import DamagedStore, InvalidConfig
 from flintlog.pipeline.reading.known_topics import no_messages_of
-from flintlog.pipeline.reading.logs import Log, find_end, find_logs, is_glob
+from flintlog.pipeline.reading.logs import Log, as_paths, find_end, find_logs, is_glob
 from flintlog.pipeline.reading.partitions import plan
 from flintlog.pipeline.reading.positions import next_record, stands
 from flintlog.pipeline.reading.split_partition import check_start
@@ -142,7 +142,7 @@ class _Export:
         progress: Progress | None,
     ) -> None:
         self._spark = spark
-        self.paths = (str(store),) if isinstance(store, (str, Path)) else tuple(store)
+        self.paths = as_paths(store)
         self._is_glob = is_glob(self.paths)
         self._options = options
         self._progress = progress

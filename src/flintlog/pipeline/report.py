@@ -20,7 +20,7 @@ from flintlog.errors import DamagedStore
 from flintlog.maintenance.inspect.overview import groups as group_offsets
 from flintlog.maintenance.inspect.store_files import look_at
 from flintlog.pipeline.reading.known_topics import no_messages_of
-from flintlog.pipeline.reading.logs import Log, find_damage, find_logs
+from flintlog.pipeline.reading.logs import Log, as_paths, find_damage, find_logs
 from flintlog.pipeline.spark.failures import plain_errors
 from flintlog.pipeline.spark.tasks import watched
 from flintlog.pipeline.sql import load_messages
@@ -84,7 +84,7 @@ class Stores:
 
 def find_stores(store: str | Path | Sequence[str]) -> Stores:
     """The stores of a path, a glob, or several; `DamagedStore` when there is none."""
-    paths = (str(store),) if isinstance(store, (str, Path)) else tuple(store)
+    paths = as_paths(store)
     return Stores(paths, tuple(find_logs(paths, strict=False)))
 
 

@@ -10,7 +10,7 @@ from pathlib import Path, PurePath
 import pyarrow as pa
 from pyarrow import fs
 
-from flintlog.disk.media.medium import FileInfo, check_range, os_errors
+from flintlog.disk.media.medium import FileInfo, check_range, first_line, os_errors
 from flintlog.errors import DiskError
 
 
@@ -28,7 +28,7 @@ class ArrowSource:
         except pa.ArrowInvalid:
             filesystem, path = _by_fsspec(uri)
         except (pa.ArrowException, OSError) as error:
-            raise DiskError(f"this file system cannot be reached: {_first_line(error)}", path=uri) from error
+            raise DiskError(f"this file system cannot be reached: {first_line(error)}", path=uri) from error
         return cls(filesystem), PurePath(path)
 
     def listing(self, directory: PurePath) -> list[FileInfo]:
@@ -71,9 +71,5 @@ def _by_fsspec(uri: str) -> tuple[fs.FileSystem, str]:
     try:
         found, path = fsspec.core.url_to_fs(uri)
     except (ValueError, ImportError, OSError) as error:
-        raise DiskError(f"there is no such file system: {_first_line(error)}", path=uri) from error
+        raise DiskError(f"there is no such file system: {first_line(error)}", path=uri) from error
     return fs.PyFileSystem(fs.FSSpecHandler(found)), path
-
-
-def _first_line(error: Exception) -> str:
-    return next(iter(str(error).splitlines()), type(error).__name__)

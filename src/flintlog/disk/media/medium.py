@@ -219,6 +219,15 @@ def os_errors(action: str, path: Path) -> Iterator[None]:
         raise disk_error(error, action, path) from error
 
 
+def first_line(error: Exception) -> str:
+    """The first line of another library's error, or its type if it has no text.
+
+    >>> first_line(OSError("no space\\nat Java.java:1")), first_line(ValueError())
+    ('no space', 'ValueError')
+    """
+    return next(iter(str(error).splitlines()), type(error).__name__)
+
+
 def disk_error(error: OSError, action: str, path: Path) -> DiskFull | DiskError:
     """flintlog's error for one of the operating system."""
     if error.errno in (ENOSPC, EDQUOT):

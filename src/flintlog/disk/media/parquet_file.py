@@ -1,4 +1,4 @@
-"""A Parquet file that is written row group by row group, and is on disk when it is closed.
+"""Parquet files: one that is written row group by row group and is on disk when it is closed, and a file's schema.
 
 A module of its own, so that only writers of Parquet load pyarrow.
 """
@@ -12,6 +12,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from flintlog.disk.media.medium import os_errors
+
+
+def read_schema(path: Path) -> pa.Schema:
+    """The columns of a file, without metadata."""
+    with os_errors("read", path):
+        return pq.read_schema(path).remove_metadata()
 
 
 class ParquetFile:

@@ -24,6 +24,7 @@ from flintlog.pipeline.sql import load_messages
 from flintlog.pipeline.tables.delta_reading import load_delta
 from flintlog.pipeline.tables.iceberg_reading import load_iceberg
 from flintlog.pipeline.tables.parquet_table import ROOM, TableSpec, parse_spec
+from flintlog.pipeline.tables.table import find_form
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -48,17 +49,12 @@ class Replayed:
 
 def guess_form(source: str) -> str:
     """The form of the source at a path."""
-    medium = LocalMedium()
     if is_uri(source):
         return "store"
-    names = {info.name for info in medium.listing(local_path(source))}
-    if "_delta_log" in names:
-        return "delta"
-    if "metadata" in names:
-        return "iceberg"
-    if ROOM in names or any(name.endswith(".parquet") or "=" in name for name in names):
-        return "parquet"
-    return "store"
+    root = local_path(source)
+    names = [info.name for info in LocalMedium().listing(root)]
+    is_parquet = any(name == ROOM or name.endswith(".parquet") or "=" in name for name in names)
+    return find_form(root) or ("parquet" if is_parquet else "store")
 
 
 def check_source(source: str, form: str | None = None) -> str:

@@ -11,7 +11,7 @@ Only names and sizes are read here. Nothing is opened for writing, and no lock i
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePath, PurePosixPath
@@ -61,6 +61,11 @@ def open_source(uri: str) -> tuple[ByteSource, PurePath]:
     from flintlog.disk.media.arrow_source import ArrowSource
 
     return ArrowSource.from_uri(place)
+
+
+def as_paths(store: str | Path | Sequence[str]) -> tuple[str, ...]:
+    """The paths of a job's argument: one path or glob, or several."""
+    return (str(store),) if isinstance(store, (str, Path)) else tuple(store)
 
 
 def is_glob(paths: tuple[str, ...]) -> bool:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from flintlog.disk.media.medium import first_line
 from flintlog.errors import InvalidConfig, MissingExtra
 from flintlog.pipeline.spark.failures import plain_errors
 
@@ -27,7 +28,7 @@ def load_delta(spark: SparkSession, root: Path) -> tuple[DataFrame, str | None]:
         table = deltalake.DeltaTable(str(root))
         actions = pa.table(table.get_add_actions(flatten=True))
     except deltalake.exceptions.DeltaError as error:
-        raise InvalidConfig(f"this is no Delta table: {str(error).splitlines()[0]}", path=root) from error
+        raise InvalidConfig(f"this is no Delta table: {first_line(error)}", path=root) from error
     if not actions.num_rows:
         raise InvalidConfig("this table has no rows", path=root)
     metadata = table.metadata()

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from flintlog.disk.media.local import LocalMedium
-from flintlog.disk.media.source import MappedSource
+from flintlog.disk.media.medium import first_line
+from flintlog.disk.media.parquet_file import read_schema
 from flintlog.errors import InvalidConfig, JobFailed, MissingExtra
 from flintlog.pipeline.tables.parquet_table import ROOM, TableSpec, check_same, parse_spec
 from flintlog.pipeline.tables.table_write import WrittenFile
@@ -92,7 +92,7 @@ class DeltaTable:
         try:
             self._write([self._action(file) for file in files], files, properties)
         except deltalake.exceptions.DeltaError as error:
-            raise JobFailed(f"the transaction failed: {str(error).splitlines()[0]}", path=self.root) from error
+            raise JobFailed(f"the transaction failed: {first_line(error)}", path=self.root) from error
         self._table = deltalake.DeltaTable(str(self.root))
 
     def _write(
@@ -131,9 +131,8 @@ class DeltaTable:
         )
 
     def _schema(self, file: WrittenFile) -> pa.Schema:
-        source, path = MappedSource(self._medium), Path(file.staged)
-        own = pq.read_schema(pa.BufferReader(pa.py_buffer(source.view(path, 0, source.size(path)))))
-        return pa.schema([*own.remove_metadata(), pa.field("topic", pa.utf8()), pa.field("day", pa.date32())])
+        own = read_schema(Path(file.staged))
+        return pa.schema([*own, pa.field("topic", pa.utf8()), pa.field("day", pa.date32())])
 
     def _check_spec(self) -> None:
         assert self._table is not None

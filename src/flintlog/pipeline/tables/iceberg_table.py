@@ -19,11 +19,10 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Final
 
 import msgspec
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from flintlog.disk.media.local import LocalMedium
-from flintlog.disk.media.source import MappedSource
+from flintlog.disk.media.medium import first_line
+from flintlog.disk.media.parquet_file import read_schema
 from flintlog.errors import InvalidConfig, JobFailed, MissingExtra
 from flintlog.pipeline.tables.parquet_table import ROOM, TableSpec, check_same, parse_spec
 from flintlog.pipeline.tables.table_write import WrittenFile
@@ -139,7 +138,7 @@ class IcebergTable:
         with (
             self._catalog.create_table_transaction(
                 self._name.identifier,
-                self._schema(file),
+                read_schema(Path(file.staged)),
                 location=_uri(self.root),
                 properties={SPEC: msgspec.json.encode(self._spec).decode()},
             ) as transaction,
@@ -157,11 +156,6 @@ class IcebergTable:
             self._table = None
             with suppress(Exception):  # the user needs the batch's own error
                 self._catalog.drop_table(self._name.identifier)
-
-    def _schema(self, file: WrittenFile) -> pa.Schema:
-        source, path = MappedSource(self._medium), Path(file.staged)
-        found = pq.read_schema(pa.BufferReader(pa.py_buffer(source.view(path, 0, source.size(path)))))
-        return found.remove_metadata()
 
     def _point_at(self, metadata: str) -> None:
         """Name the newest metadata for readers without the catalog."""
@@ -205,13 +199,9 @@ def iceberg_errors(doing: str, root: Path) -> Iterator[None]:
     try:
         yield
     except known as error:
-        raise JobFailed(f"{doing} failed: {_first_line(error)}", path=root) from error
+        raise JobFailed(f"{doing} failed: {first_line(error)}", path=root) from error
 
 
 def _uri(path: Path) -> str:
     """A path as an URI for Iceberg. Nothing is escaped, because readers differ in whether they unescape."""
     return f"file://{path}"
-
-
-def _first_line(error: Exception) -> str:
-    return next(iter(str(error).splitlines()), type(error).__name__)
