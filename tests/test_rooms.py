@@ -46,7 +46,7 @@ FOLDERS = {
         "member", "store",
     ),
     "services": ("queue_reading", "rebuilding", "unique_key", "retry", "delay", "timer", "transaction"),
-    "replication": ("broker_ports", "figures", "status", "loop_thread", "ha", "ledger", "prometheus"),
+    "replication": ("broker_ports", "status", "loop_thread", "ha", "ledger", "prometheus"),
     "replication.ledger": ("core", "node", "store_node"),
     "maintenance": ("inspect", "verify", "repair", "backup"),
     "pipeline": (

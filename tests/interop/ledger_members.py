@@ -109,7 +109,7 @@ class OurMember:
         return found
 
     def ends(self) -> Ends:
-        status = self.node.status()
+        status = self.node.node.status()
         assert status.halted is None
         backlog = int(self.node.store.stats()["dispatchBehindBytes"])
         return Ends(status.leader_id, status.end, status.committed, backlog)

@@ -91,7 +91,7 @@ class Group:
         until(
             lambda: (
                 len({node.store.max_physical_offset for node in self.nodes.values()}) == 1
-                and all(node.status().end == node.status().committed for node in self.nodes.values())
+                and all(node.node.status().end == node.node.status().committed for node in self.nodes.values())
             ),
             "the same committed end everywhere",
         )

@@ -55,7 +55,7 @@ def run(directory: Path, member: str, peers: str, number: str) -> None:
     for thread in work:
         thread.start()
     while not stop.wait(0.1):
-        status = node.status()
+        status = node.node.status()
         draft = directory / f"{member}.draft"
         draft.write_text(json.dumps([status.role.value, status.term, status.end, status.committed]))
         draft.replace(directory / f"{member}.status")

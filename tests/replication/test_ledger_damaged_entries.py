@@ -184,7 +184,7 @@ def test_a_bit_that_flips_on_the_wire_is_refused_and_sent_again(
         until(lambda node=node: len(bodies(node)) == 3, "everybody has everything")  # type: ignore[misc]
         assert bodies(node) == [b"damage me %d" % number for number in range(3)]
     until(lambda: all(node.status().trouble is None for node in followers), "the trouble is over")
-    assert [node.figures().more["refused_entries"] for node in followers] == [3, 3]
+    assert [node.status().refused_entries for node in followers] == [3, 3]
     assert "damaged: refused until it arrives intact" in caplog.text and "the trouble is over" in caplog.text
     three.stop_all()
     assert all(verify(three.root / member).findings == [] for member in ("n0", "n1", "n2"))

@@ -13,9 +13,8 @@ from tests.replication.ha.test_ha_node import master_at, slave_at
 from tests.replication.ha_pair import fill, wait_until
 
 from flintlog.errors import InvalidConfig
-from flintlog.replication.figures import Node
 from flintlog.replication.ha.node import HaNode
-from flintlog.replication.prometheus import MetricsServer, NodeCollector
+from flintlog.replication.prometheus import MetricsServer, Node, NodeCollector
 
 LOOPBACK = "127.0.0.1"
 

@@ -13,16 +13,28 @@ flintlog_replica_peer_in_sync{peer}                 whether it counts as in sync
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from flintlog.errors import FlintlogError, InvalidConfig, MissingExtra
-from flintlog.replication.figures import Node, PeerFigures
+from flintlog.replication.status import NodeStatus, ReplicaStatus
 from flintlog.store.stats.prometheus import StoreCollector
+from flintlog.store.store import Store
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 
 _PREFIX = "flintlog_replica"
+
+
+class Node(Protocol):
+    """A running node of either kind."""
+
+    @property
+    def store(self) -> Store:
+        """Its open store; a node that reopens has a new one."""
+
+    def status(self) -> NodeStatus:
+        """Role, positions and peers."""
 
 
 class NodeCollector:
@@ -51,31 +63,36 @@ class NodeCollector:
             return
 
     def _of_node(self) -> Iterator[Metric]:
-        figures = self._node.figures()
+        status = self._node.status()
+        is_connected = status.is_connected or (status.term is None and status.master_address is None)
         role = self._family("role", "The node's role.", ("role",))
-        role.add_metric((figures.role,), 1.0)
+        role.add_metric((status.role,), 1.0)
         yield role
         for name, about, value in (
-            ("connected", "Whether it is in contact with its master or leader.", float(figures.is_connected)),
-            ("log_start_offset", "The start of its log.", figures.log_start),
-            ("log_end_offset", "The end of its log.", figures.log_end),
-            ("peers", "Known peers.", len(figures.peers)),
-            ("peers_in_sync", "Peers in sync.", sum(peer.is_in_sync for peer in figures.peers)),
-            *((name, f"The node's {name.replace('_', ' ')}.", value) for name, value in figures.more.items()),
+            ("connected", "Whether it is in contact with its master or leader.", float(is_connected)),
+            ("log_start_offset", "The start of its log.", status.log_start),
+            ("log_end_offset", "The end of its log.", status.log_end),
+            ("peers", "Known peers.", len(status.replicas)),
+            ("peers_in_sync", "Peers in sync.", sum(peer.is_in_sync for peer in status.replicas)),
+            ("term", "The node's term.", status.term),
+            ("committed_offset", "The node's committed offset.", status.committed),
+            ("refused_entries", "The node's refused entries.", status.refused_entries),
         ):
+            if value is None:
+                continue  # only a ledger's member has it
             metric = self._family(name, about, ())
             metric.add_metric((), value)
             yield metric
-        yield from self._of_peers(figures.peers)
+        yield from self._of_peers(status.replicas)
 
-    def _of_peers(self, peers: Iterable[PeerFigures]) -> Iterator[Metric]:
+    def _of_peers(self, peers: Iterable[ReplicaStatus]) -> Iterator[Metric]:
         acknowledged = self._family("peer_acknowledged_offset", "The log end that a peer has reported.", ("peer",))
         lag = self._family("peer_lag_bytes", "The bytes of our log that a peer lacks.", ("peer",))
         in_sync = self._family("peer_in_sync", "Whether a peer is in sync.", ("peer",))
         for peer in peers:
-            acknowledged.add_metric((peer.peer,), peer.acknowledged)
-            lag.add_metric((peer.peer,), peer.lag_bytes)
-            in_sync.add_metric((peer.peer,), float(peer.is_in_sync))
+            acknowledged.add_metric((peer.address,), peer.acknowledged)
+            lag.add_metric((peer.address,), peer.lag_bytes)
+            in_sync.add_metric((peer.address,), float(peer.is_in_sync))
         yield from (acknowledged, lag, in_sync)
 
     def _family(self, name: str, about: str, labels: tuple[str, ...]) -> GaugeMetricFamily:

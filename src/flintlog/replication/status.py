@@ -19,7 +19,7 @@ from flintlog.store.runtime.note_file import decode_json
 
 @dataclass(frozen=True, slots=True)
 class ReplicaStatus:
-    """One connected slave, as its master sees it."""
+    """One connected slave, as its master sees it, or a member, as its leader does. `address` is then its id."""
 
     address: str
     acknowledged: int
@@ -30,7 +30,7 @@ class ReplicaStatus:
 
 @dataclass(frozen=True, slots=True)
 class NodeStatus:
-    """The present state of a node: a master with its replicas, or a slave with its master."""
+    """The present state of a node: a master with its replicas, a slave with its master, or a ledger's member."""
 
     role: str
     log_start: int
@@ -38,11 +38,14 @@ class NodeStatus:
     replicas: tuple[ReplicaStatus, ...] = ()
     master_address: str | None = None
     is_connected: bool = False
+    """Whether a slave is in contact with its master, or a member with its leader."""
     trouble: str | None = None
     term: int | None = None
-    """Only for a ledger member, like `committed`."""
+    """Only for a ledger's member, like the fields after it."""
     committed: int | None = None
     """The end of the log that the group has committed."""
+    refused_entries: int | None = None
+    """Entries that arrived damaged; not sent in a reply."""
 
 
 _MEMBER_ROLES = ("LEADER", "FOLLOWER", "CANDIDATE")

@@ -46,7 +46,7 @@ def test_a_member_that_lost_its_directory_elects_nobody_without_what_it_had(grou
     group.start(has, lags)
     time.sleep(2)
     assert not any(node.is_serving for node in group.nodes.values())
-    assert not group.nodes[has].status().is_voting
+    assert not group.nodes[has].node.status().is_voting
     group.start(leads)
     group.put(Message("orders", b"after"))
     expected = [b"before", *(b"acknowledged %d" % number for number in range(5)), b"after"]
@@ -57,7 +57,7 @@ def test_a_member_that_was_filled_again_votes_again(group: Group) -> None:
     leads, has, lags = lagging_and_lost(group)
     shutil.rmtree(group.root / has)
     group.start()
-    until(lambda: group.nodes[has].status().is_voting, "the refilled member votes")
+    until(lambda: group.nodes[has].node.status().is_voting, "the refilled member votes")
     assert bodies(group.leader) == [b"before", *(b"acknowledged %d" % number for number in range(5))]
     other = leads if group.name_of(group.leader) == leads else lags
     group.settle()
@@ -71,7 +71,7 @@ def test_a_member_that_is_stopped_while_it_is_filled_has_still_forgotten(group: 
     ledger = group.root / has / f"dledger-{has}"
     shutil.rmtree(ledger)
     group.start(has)
-    assert not group.nodes[has].status().is_voting
+    assert not group.nodes[has].node.status().is_voting
     group.stop(has)
     # As if some entries had come: the lagging member's, which are the beginning of the log.
     for folder in ("data", "index"):
@@ -81,7 +81,7 @@ def test_a_member_that_is_stopped_while_it_is_filled_has_still_forgotten(group: 
     time.sleep(1.5)
     assert not any(node.is_serving for node in group.nodes.values())
     group.start(leads)
-    until(lambda: group.nodes[has].status().is_voting, "the refilled member votes")
+    until(lambda: group.nodes[has].node.status().is_voting, "the refilled member votes")
     assert len(bodies(group.leader)) == 6
 
 
@@ -91,7 +91,7 @@ def test_a_new_group_begins_once_all_members_were_there(group: Group) -> None:
     assert not any(node.is_serving for node in group.nodes.values())
     group.start("n2")
     group.put(Message("orders", b"first"))
-    until(lambda: all(node.status().is_voting for node in group.nodes.values()), "everybody votes")
+    until(lambda: all(node.node.status().is_voting for node in group.nodes.values()), "everybody votes")
     group.drop_leader()
     group.put(Message("orders", b"second"))
 
@@ -126,7 +126,7 @@ def test_members_with_different_plain_logs_do_not_begin_a_group(
     until(lambda: "need a copy of the same store" in caplog.text, "somebody says why")
     time.sleep(1)
     assert not any(node.is_serving for node in group.nodes.values())
-    assert all(node.status().halted is None for node in group.nodes.values())
+    assert all(node.node.status().halted is None for node in group.nodes.values())
     assert group.nodes["n0"].store.max_offset("orders", 0) == 90
 
 
@@ -140,5 +140,5 @@ def test_copies_of_one_plain_store_begin_a_group_after_its_log(group: Group) -> 
     group.settle()
     until(lambda: all(len(bodies(node)) == 91 for node in group.nodes.values()), "91 messages on all members")
     assert group.leader.store.min_physical_offset == 0
-    assert group.leader.status().begin == 0
+    assert group.leader.node.status().begin == 0
     assert group.leader.store.max_physical_offset > 2 * FILE_BYTES

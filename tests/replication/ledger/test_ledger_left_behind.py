@@ -56,13 +56,13 @@ def _let_expire(group: Group) -> None:
     """Let everything that is there now be old, and go, but for the last file."""
     group.settle()
     for node in group.nodes.values():
-        begin = node.status().begin
+        begin = node.node.status().begin
         data = node.store.path / f"dledger-{node.node.config.self_id}" / "data"
         for file in data.iterdir():
             told = file.stat()
             os.utime(file, (told.st_atime - HOURS_100_S, told.st_mtime - HOURS_100_S))
         node.store.cleaning.delete_expired_files()
-        until(lambda node=node, begin=begin: node.status().begin > begin + 100, "old files go")  # type: ignore[misc]
+        until(lambda node=node, begin=begin: node.node.status().begin > begin + 100, "old files go")  # type: ignore[misc]
 
 
 def _served(node: LedgerStoreNode) -> dict[int, bytes]:
@@ -95,10 +95,10 @@ def test_it_is_emptied_filled_again_and_leads(three: Group, caplog: pytest.LogCa
         until(lambda: "emptied" in caplog.text, "it notices")
     back = three.nodes[gone]
     until(lambda: _end_of(back) == 520, "it is filled")
-    assert back.status().halted is None
+    assert back.node.status().halted is None
     three.settle()
     other = next(node for node in three.nodes.values() if node is not back)
-    assert back.status().begin >= other.status().begin > 100
+    assert back.node.status().begin >= other.node.status().begin > 100
     until(lambda: len(_served(back)) > 60, "its queue begins where the group's log does")
     theirs = _served(other)
     assert _served(back) == {offset: body for offset, body in theirs.items() if offset in _served(back)}
@@ -109,7 +109,7 @@ def test_it_is_emptied_filled_again_and_leads(three: Group, caplog: pytest.LogCa
     three.start()
     assert three.leader.store.max_offset("orders", 0) == 540
     for node in three.nodes.values():
-        assert node.status().halted is None
+        assert node.node.status().halted is None
 
 
 def test_a_crash_while_it_is_emptied_is_made_up_for_by_the_next_opening(

@@ -118,7 +118,7 @@ def test_before_it_leads_a_member_takes_no_puts(group: Callable[..., Group]) -> 
     time.sleep(0.5)
     node = three.nodes["n0"]
     assert node.store.put(Message("orders", b"x"), check=False).status is PutStatus.SERVICE_NOT_AVAILABLE
-    assert node.status().role is not Role.LEADER
+    assert node.node.status().role is not Role.LEADER
     assert node.store.max_physical_offset == 0
 
 

@@ -27,7 +27,6 @@ from flintlog.remoting.client import RemotingClient
 from flintlog.remoting.codes import ANNOUNCE_REPLICA, COMPARE_LOG, GET_BROKER_HA_STATUS, SUCCESS
 from flintlog.remoting.frame import Command
 from flintlog.replication.broker_ports import BrokerPorts
-from flintlog.replication.figures import NodeFigures, PeerFigures
 from flintlog.replication.ha.announce import Announced, announce
 from flintlog.replication.ha.compare import Compared, Comparisons, agreed_end, ask_master
 from flintlog.replication.ha.master import HaMaster
@@ -232,20 +231,6 @@ class HaNode:
     def status(self) -> NodeStatus:
         """Role, positions, and every peer."""
         return self._status_of(self.store)
-
-    def figures(self) -> NodeFigures:
-        """The same, for metrics."""
-        status = self.status()
-        peers = (
-            PeerFigures(each.address, each.acknowledged, each.lag_bytes, each.is_in_sync) for each in status.replicas
-        )
-        return NodeFigures(
-            status.role,
-            status.log_start,
-            status.log_end,
-            is_connected=status.is_connected if status.master_address is not None else True,
-            peers=tuple(peers),
-        )
 
     def _status_of(self, store: Store) -> NodeStatus:
         slave, master = self._slave, self._master

@@ -31,12 +31,11 @@ from flintlog.format.sys_flag import TransactionType
 from flintlog.remoting.codes import GET_BROKER_HA_STATUS, SUCCESS
 from flintlog.remoting.frame import Command
 from flintlog.replication.broker_ports import BrokerPorts
-from flintlog.replication.figures import NodeFigures, PeerFigures
 from flintlog.replication.ha.metadata import POLL_S, handlers_for
 from flintlog.replication.ledger.core.interface import LedgerConfig, Role, RoleChange
 from flintlog.replication.ledger.core.messages import AppendResponse, ResponseCode
 from flintlog.replication.ledger.node.file_storage import FileStorage
-from flintlog.replication.ledger.node.node import LedgerListeners, LedgerNode, LedgerStatus
+from flintlog.replication.ledger.node.node import LedgerListeners, LedgerNode
 from flintlog.replication.ledger.node.polling import LeaderPoll
 from flintlog.replication.loop_thread import LoopThread
 from flintlog.replication.status import NodeStatus, ReplicaStatus, encode_status
@@ -233,10 +232,6 @@ class LedgerStoreNode(LedgerListeners):
         """Whether this member accepts puts now, and runs services."""
         return self._node_port.is_ready
 
-    def status(self) -> LedgerStatus:
-        """The present state of the node."""
-        return self.node.status()
-
     def hand_over(self, successor: str) -> bool:
         """Hand the leadership to another member; returns whether it leads now. Puts are refused meanwhile.
 
@@ -248,23 +243,22 @@ class LedgerStoreNode(LedgerListeners):
             self.store.consumer_offsets.save()
         return self._loop.call(self.node.transfer_leadership(successor)) is ResponseCode.SUCCESS
 
-    def figures(self) -> NodeFigures:
-        """Role, positions, and a leader's view of every peer's lag."""
-        status, files = self.node.status(), self._node_port.files
-        end = files.end_position
+    def status(self) -> NodeStatus:
+        """Role, positions, and a leader's view of every peer."""
+        status, end = self.node.status(), self._node_port.files.end_position
         held = {view.peer: self._position_after(view.watermark) for view in status.peers}
-        peers = tuple(PeerFigures(peer, where, end - where, peer in status.connected) for peer, where in held.items())
-        return NodeFigures(
+        return NodeStatus(
             status.role.value,
             max(0, self.store.min_physical_offset),
             end,
-            status.leader_id is not None,
-            peers,
-            {
-                "term": status.term,
-                "committed_offset": self._node_port.committed_position,
-                "refused_entries": status.refused_count,
-            },
+            tuple(
+                ReplicaStatus(peer, where, where, end - where, peer in status.connected) for peer, where in held.items()
+            ),
+            is_connected=status.leader_id is not None,
+            trouble=status.trouble if self._halted is None else str(self._halted),
+            term=status.term,
+            committed=self._node_port.committed_position,
+            refused_entries=status.refused_count,
         )
 
     def _position_after(self, index: int) -> int:
@@ -276,17 +270,7 @@ class LedgerStoreNode(LedgerListeners):
         if self._refilling is not None:
             emptied = NodeStatus(Role.CANDIDATE.value, 0, 0, (), trouble=f"{self._halted}; it is being emptied")
             return request.reply(SUCCESS, body=encode_status(emptied))
-        figures = self.figures()
-        replicas = tuple(
-            ReplicaStatus(each.peer, each.acknowledged, each.acknowledged, each.lag_bytes, each.is_in_sync)
-            for each in figures.peers
-        )
-        trouble = self.node.status().trouble if self._halted is None else str(self._halted)
-        committed, term = int(figures.more["committed_offset"]), int(figures.more["term"])
-        status = NodeStatus(
-            figures.role, figures.log_start, figures.log_end, replicas, trouble=trouble, term=term, committed=committed
-        )
-        return request.reply(SUCCESS, body=encode_status(status))
+        return request.reply(SUCCESS, body=encode_status(self.status()))
 
     # ------------------------------------------------------------------ from the node, in its loop
 
