@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from flintlog import kernel
-from flintlog.checks.derived_files import DataFile, QueueFilesView, Read
+from flintlog.checks.derived_files import DataFile, QueueFilesView, Read, file_at
 from flintlog.disk.media.medium import Medium
 from flintlog.disk.media.source import MappedSource
 from flintlog.errors import DiskError
@@ -129,7 +129,7 @@ def _lengths(queue: QueueFilesView, read: Read, log: Sequence[DataFile], samples
 
 
 def _stored_at(read: Read, log: Sequence[DataFile], physical_offset: int, size: int) -> int | None:
-    file = next((file for file in log if file.base <= physical_offset < file.end), None)
+    file = file_at(log, physical_offset)
     if file is None or not 0 < size <= file.end - physical_offset:
         return None
     start = physical_offset - file.base

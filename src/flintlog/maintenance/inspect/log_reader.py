@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from flintlog import kernel
-from flintlog.checks.derived_files import DataFile
+from flintlog.checks.derived_files import DataFile, file_at
 from flintlog.errors import DamagedRecord, DiskError
 from flintlog.format.record import parse_record
 from flintlog.kernel import Crc, Row, ScanStop
@@ -132,7 +132,7 @@ class LogReader:
         """The file that holds an offset below the end."""
         if self._store.end is not None and physical_offset >= self._store.end:
             return None
-        return next((file for file in self.files if file.base <= physical_offset < file.end), None)
+        return file_at(self.files, physical_offset)
 
     def more(self, wanted: Wanted) -> Iterator[StoredMessage]:
         """The wanted records after `position`."""

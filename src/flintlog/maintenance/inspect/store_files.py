@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from flintlog.checks.derived_files import DataFile, DeletedPart, DerivedFiles, LedgerView, QueueFilesView
+from flintlog.checks.derived_files import DataFile, DeletedPart, DerivedFiles, LedgerView, QueueFilesView, file_at
 from flintlog.checks.finding import Finding
 from flintlog.disk.media.local import LocalMedium
 from flintlog.disk.media.lock import is_locked
@@ -137,7 +137,7 @@ class StoreFiles:
 
     def log_file_of(self, physical_offset: int) -> DataFile | None:
         """The log file that holds an offset."""
-        return next((file for file in self.log if file.base <= physical_offset < file.end), None)
+        return file_at(self.log, physical_offset)
 
     def read(self, path: str, start: int, stop: int) -> memoryview:
         """Bytes of a file, mapped."""
