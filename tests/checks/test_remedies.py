@@ -1,4 +1,4 @@
-"""What a finding advises, what `explain` says of its kind, and what `repair` does are one story."""
+"""The remedy of a finding, the text of `explain` and the acts of `repair` agree."""
 
 from __future__ import annotations
 

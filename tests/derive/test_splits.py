@@ -21,7 +21,7 @@ from flintlog.kernel import ROW, Encoder, ScanStop, Tail
 FILE_BYTES = 96 * 1024
 BASE = 3 * FILE_BYTES
 HEADER_BYTES = 88
-"""What an IPv4 record has before its body."""
+"""The bytes of an IPv4 record before its body."""
 
 MAX_BODY = 6_000
 

@@ -27,7 +27,7 @@ Counts = Mapping[str, Mapping[str, Mapping[str, int]]]
 
 
 def complaints(kind: str, tally: Tally, *, is_clean: bool) -> list[str]:
-    """What is not as it must be among the outcomes of a scene."""
+    """The outcomes of a scene that must not be."""
     unseen = [
         f"{file}: {part}: not found, and no reason says why that is harmless: {list(map(str, bits[:8]))}"
         for (file, part), bits in tally.unseen.items()

@@ -54,7 +54,7 @@ class Bit:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one flipped bit did."""
+    """The outcome of one flipped bit."""
 
     bit: Bit
     region: Region
@@ -160,14 +160,14 @@ def try_flip(scene: Scene, bit: Bit, region: Region) -> Outcome:
     refused: str | None = None
     for read_only in (True, False):
         try:
-            served, told = _open_and_look(scene, medium.kill(), region, read_only=read_only)
+            served, reported = _open_and_look(scene, medium.kill(), region, read_only=read_only)
         except FlintlogError as error:
             refused = f"{type(error).__name__}: {error}"
             continue
         except Exception as error:  # noqa: BLE001
             problems.append(f"opening ({'read-only' if read_only else 'writable'}) raised {error!r}")
             continue
-        problems += told
+        problems += reported
         if seen is not None and seen != served and not region.victim.hides_all:
             problems.append("a read-only opening serves something else than one for writing")
         seen = served

@@ -12,7 +12,7 @@ from flintlog.format.index_file import HEADER_SIZE, SLOT_SIZE
 from flintlog.format.ledger import ENTRY_HEAD_SIZE
 from flintlog.format.queue_entry import BATCH_ENTRY_SIZE, ENTRY_SIZE
 from tests.flips.scenes import PLAIN, Scene
-from tests.flips.serving import NOBODY, Place, Victim
+from tests.flips.serving import NO_VICTIM, Place, Victim
 
 RECORD_FIELDS = (
     (0, "size"),
@@ -44,7 +44,7 @@ class Region:
 
     kind: str
     part: str
-    victim: Victim = NOBODY
+    victim: Victim = NO_VICTIM
 
 
 def region_of(scene: Scene, path: Path, at: int, content: bytes) -> Region:

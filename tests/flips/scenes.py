@@ -153,7 +153,7 @@ def order(number: int, topic: str, queue_id: int, **properties: str) -> Message:
 
 
 def _checkpoint(store: Store) -> None:
-    """What the queue flush thread does once a minute."""
+    """The pass that the queue flush thread makes once a minute."""
     store.wait_dispatched()
     assert store._engine.flushing.queue_flush is not None
     store._engine.flushing.queue_flush.flush_all()
@@ -236,7 +236,7 @@ def _fill_services(store: Store, clock: FakeClock) -> None:
 
 
 def _write_state(medium: FaultyMedium) -> None:
-    """What the node of a group keeps beside its log."""
+    """The files that the node of a group keeps beside its log."""
     member, last = ROOT / "dledger-n0", LEDGER_ENTRIES - 1
     medium.write(member / "currterm", encode_term_vote(TermVote(1, "n0")))
     medium.write(member / "checkpoint", encode_ledger_checkpoint(LedgerCheckpoint(last, last)))

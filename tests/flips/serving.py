@@ -1,4 +1,4 @@
-"""What a store serves, by every way of asking, and how that may differ from the truth after one bit was flipped."""
+"""Reads a store in every way, and compares that with the truth after one bit was flipped."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Served:
 
 @dataclass(frozen=True)
 class Victim:
-    """What the flipped bit lies in: it may be lost, or served changed, and nothing else may."""
+    """The message that the flipped bit lies in: only it may be lost or served changed."""
 
     record: int = -1
     """Its physical offset."""
@@ -42,11 +42,11 @@ class Victim:
     """Those of its queue entry."""
     is_index: bool = False
     hides_all: bool = False
-    """Whether nothing may be served until somebody else says what counts."""
+    """Whether nothing may be served until the group says what is committed."""
     is_offsets: bool = False
 
 
-NOBODY = Victim()
+NO_VICTIM = Victim()
 SPARE = 4
 """So many offsets beyond the true end of a queue are asked for: a flipped bit may move the end far away."""
 
@@ -139,7 +139,7 @@ def keys_of(record: bytes) -> frozenset[tuple[str, str]]:
 
 
 def differences(truth: Served, seen: Served, victim: Victim) -> list[str]:
-    """What is lost or served wrong beside the victim."""
+    """Messages other than the victim that are lost or served wrong."""
     if victim.hides_all:
         return [f"wrong at {place}" for place, found in seen.messages.items() if found != truth.messages.get(place)]
     return [

@@ -52,8 +52,8 @@ class GoldenStore:
         return read_lines(self.manifest.with_name("queues.jsonl"))
 
     def damage(self) -> dict[str, Any]:
-        told: dict[str, Any] = json.loads((self.root / "../../damage.json").read_text())
-        return told
+        damage: dict[str, Any] = json.loads((self.root / "../../damage.json").read_text())
+        return damage
 
     def files(self, folder: str) -> Iterator[Path]:
         return (path for path in sorted((self.root / folder).rglob("*")) if path.is_file())

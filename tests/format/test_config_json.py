@@ -45,7 +45,7 @@ _VALUES = st.recursive(
 
 
 @pytest.mark.parametrize(("file", "pretty"), [("fastjson2_pretty.json", True), ("fastjson2_compact.json", False)])
-def test_what_fastjson2_wrote_comes_back(file: str, pretty: bool) -> None:
+def test_texts_of_fastjson2_come_back(file: str, pretty: bool) -> None:
     data = (_VECTORS / file).read_bytes()
     assert encode_config_json(parse_config_object(data), pretty=pretty) == data
 
@@ -120,7 +120,7 @@ def test_doubles_are_written_as_java_does(value: float, text: str) -> None:
         ("1e400", float("inf")),
     ],
 )
-def test_what_fastjson_takes_is_taken(text: str, expected: object) -> None:
+def test_texts_that_fastjson_accepts_are_accepted(text: str, expected: object) -> None:
     assert parse_config_json(text) == expected
 
 
@@ -162,7 +162,7 @@ def test_what_fastjson_takes_is_taken(text: str, expected: object) -> None:
         *("/*", "/* {}", "/", "1" * 61, "1" * 100_000, "[" * 100_000, '{"a":' * 100_000, "]" * 1000),
     ],
 )
-def test_what_is_no_json_is_refused(text: str) -> None:
+def test_text_that_is_no_json_is_refused(text: str) -> None:
     with pytest.raises(FormatError):
         parse_config_json(text)
 
@@ -185,7 +185,7 @@ def test_a_config_file_is_an_object() -> None:
 
 
 @pytest.mark.parametrize("value", [{1.5: 1}, {True: 1}, {None: 1}, {"a": object()}, {"a": b"bytes"}, {"a": {1, 2}}])
-def test_what_json_cannot_hold_is_refused(value: JsonValue) -> None:
+def test_values_that_json_cannot_hold_are_refused(value: JsonValue) -> None:
     with pytest.raises(FormatError):
         encode_config_json(value)
 

@@ -46,16 +46,16 @@ if TYPE_CHECKING:
 
 SMALL_INDEX = IndexLayout(slot_count=500, index_count=2000)
 
-Told = dict[tuple[str, int], list[dict[str, Any]]]
+Dumped = dict[tuple[str, int], list[dict[str, Any]]]
 
 
-def _told_entries(store: GoldenStore) -> Told:
+def _dumped_entries(store: GoldenStore) -> Dumped:
     """The entries of every queue, as the Java store iterated them."""
-    told: Told = defaultdict(list)
+    dumped: Dumped = defaultdict(list)
     for line in store.queue_lines():
         if line["kind"] == "entry":
-            told[line["topic"], line["queueId"]].append(line)
-    return told
+            dumped[line["topic"], line["queueId"]].append(line)
+    return dumped
 
 
 def _queue_entries(store: GoldenStore) -> dict[tuple[str, int], list[QueueEntry]]:
@@ -77,9 +77,9 @@ def test_queue_files_come_back(golden_store: OpenGolden, store_name: str) -> Non
 def test_queue_entries_are_what_java_iterated(golden_store: OpenGolden, name: str) -> None:
     store = golden_store(name)
     found = _queue_entries(store)
-    told = _told_entries(store)
-    assert told.keys() == found.keys()
-    for queue, lines in told.items():
+    dumped = _dumped_entries(store)
+    assert dumped.keys() == found.keys()
+    for queue, lines in dumped.items():
         expected = [QueueEntry(line["physicalOffset"], line["size"], line["tagsCode"]) for line in lines]
         assert found[queue] == expected
 
@@ -97,14 +97,14 @@ def test_extension_files_come_back(golden_store: OpenGolden) -> None:
 def test_extension_units_are_what_java_resolved(golden_store: OpenGolden) -> None:
     store = golden_store("cqext")
     found = _queue_entries(store)
-    for (topic, queue_id), lines in _told_entries(store).items():
+    for (topic, queue_id), lines in _dumped_entries(store).items():
         files = sorted((store.root / "consumequeue_ext" / topic / str(queue_id)).iterdir())
         data = b"".join(path.read_bytes() for path in files)
         for entry, line in zip(found[topic, queue_id], lines, strict=True):
             assert is_extension_address(entry.tags_code)
             unit = parse_extension_unit(data, parse_extension_address(entry.tags_code))
-            told = line["extTagsCode"], line["extStoreTime"], line["extBitMap"] or "", line["extSize"]
-            assert (unit.tags_code, unit.store_timestamp, unit.bitmap.hex(), unit.size) == told
+            dumped = line["extTagsCode"], line["extStoreTime"], line["extBitMap"] or "", line["extSize"]
+            assert (unit.tags_code, unit.store_timestamp, unit.bitmap.hex(), unit.size) == dumped
 
 
 def test_batch_queues_are_what_java_iterated(golden_store: OpenGolden) -> None:
@@ -117,12 +117,12 @@ def test_batch_queues_are_what_java_iterated(golden_store: OpenGolden) -> None:
         valid = [entry for entry in entries if entry.is_valid]
         found[path.parent.parent.name, int(path.parent.name)] += valid
         assert all(entry.end_offset == after.base_offset for entry, after in pairwise(valid))
-    told = _told_entries(store)
+    dumped = _dumped_entries(store)
     assert found
     for queue, entries in found.items():
-        expected = [(line["queueOffset"], line["physicalOffset"], line["size"]) for line in told[queue]]
+        expected = [(line["queueOffset"], line["physicalOffset"], line["size"]) for line in dumped[queue]]
         assert [(entry.base_offset, entry.physical_offset, entry.size) for entry in entries] == expected
-        assert [entry.batch_size for entry in entries] == [line["batchNum"] for line in told[queue]]
+        assert [entry.batch_size for entry in entries] == [line["batchNum"] for line in dumped[queue]]
 
 
 def test_index_files_come_back(golden_store: OpenGolden, store_name: str) -> None:

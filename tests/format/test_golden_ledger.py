@@ -51,7 +51,7 @@ def read_entries(directory: Path) -> Iterator[tuple[EntryHead, bytes]]:
             assert place <= len(data) - ENTRY_END_RESERVE
 
 
-def told(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+def dumped(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     node, *entries = [json.loads(line) for line in path.read_text().splitlines()]
     return node, entries
 
@@ -60,7 +60,7 @@ def told(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
 def test_entries_are_what_java_reads(golden: Golden, name: str) -> None:
     directory = golden("ledger") / name
     truth = "diverged" if directory.name == "diverged" else "entries"
-    node, entries = told(directory.parent / f"{truth}.jsonl")
+    node, entries = dumped(directory.parent / f"{truth}.jsonl")
     found = list(read_entries(directory))
     assert len({line["term"] for line in entries}) >= 4
     assert [(head.index, head.term, head.position, head.size, body) for head, body in found] == [

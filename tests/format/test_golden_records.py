@@ -70,9 +70,9 @@ def test_every_field_is_what_the_java_store_saw(golden_store: OpenGolden, store_
         record = _record_of(message, log)
         assert _as_manifest(record).items() <= message.items()
         assert record.has_good_body
-        for packed, told in ((record.born_host, message["bornHost"]), (record.store_host, message["storeHost"])):
+        for packed, shown in ((record.born_host, message["bornHost"]), (record.store_host, message["storeHost"])):
             assert parse_host(format_host(packed)) == packed
-            assert _split_java_host(format_host(packed)) == _split_java_host(told)
+            assert _split_java_host(format_host(packed)) == _split_java_host(shown)
         assert parse_message_id(message["msgId"]) == (record.store_host, record.physical_offset)
         assert encode_message_id(record.store_host, record.physical_offset) == message["msgId"]
 
@@ -136,7 +136,7 @@ def test_a_cut_record_is_no_record(golden_store: OpenGolden) -> None:
         _record_of(cut, log)
 
 
-def test_a_copied_record_tells_that_it_is_not_in_its_place(golden_store: OpenGolden) -> None:
+def test_a_copied_record_names_another_place(golden_store: OpenGolden) -> None:
     store = golden_store("torn-stale-before")
     log = store.log()
     end, copied = store.damage()["end"], store.damage()["copied"]

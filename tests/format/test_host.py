@@ -32,7 +32,7 @@ def test_hosts_both_ways(text: str, packed: str) -> None:
         *("1.2.3.4:\u0661", "[" + ":" * 45 + "]:1", "1" * 100_000),
     ],
 )
-def test_what_is_no_host_is_refused(text: str) -> None:
+def test_text_that_is_no_host_is_refused(text: str) -> None:
     with pytest.raises(FormatError):
         parse_host(text)
 

@@ -106,7 +106,7 @@ def test_any_image_comes_back(entries: list[IndexEntry], slots: list[int]) -> No
         lambda: encode_index_file(IndexImage(_TINY, IndexHeader(), (2**31,) * 16, ())),
     ],
 )
-def test_what_does_not_fit_is_refused(write: Callable[[], object]) -> None:
+def test_values_that_do_not_fit_are_refused(write: Callable[[], object]) -> None:
     with pytest.raises(FormatError):
         write()
 

@@ -35,7 +35,7 @@ def test_the_entry_vector() -> None:
 
 
 def test_the_index_vector() -> None:
-    """The second index record of the same log: an entry of 1,148 bytes behind one of 248."""
+    """The second index record of the same log: an entry of 1,148 bytes after one of 248."""
     written = bytes.fromhex("00000001 00000000000000f8 0000047c 0000000000000001 0000000000000000")
     record = IndexRecord(position=248, size=1148, index=1, term=0)
     assert encode_index_record(record) == written

@@ -43,6 +43,6 @@ def test_the_unique_key_of_a_real_client() -> None:
 
 @pytest.mark.parametrize("parse", [parse_message_id, parse_unique_key])
 @pytest.mark.parametrize("text", ["", "00", "0" * 31, "0" * 33, "g" * 32, " " * 32, "00 " * 10 + "00", "0" * 31 + "\n"])
-def test_what_is_no_id_is_refused(parse: Callable[[str], object], text: str) -> None:
+def test_text_that_is_no_id_is_refused(parse: Callable[[str], object], text: str) -> None:
     with pytest.raises(FormatError):
         parse(text)

@@ -28,7 +28,7 @@ def test_any_segment_name_comes_back(offset: int) -> None:
 @pytest.mark.parametrize(
     "name", ["", "0", "0" * 19, "0" * 21, "9" * 20, "-" + "0" * 19, "x" * 20, "\u0660" * 20, "0" * 19 + "\n"]
 )
-def test_what_is_no_segment_name_is_refused(name: str) -> None:
+def test_other_names_are_no_segment_names(name: str) -> None:
     with pytest.raises(FormatError):
         parse_segment_name(name)
 
@@ -52,7 +52,7 @@ def test_index_files_are_named_by_time() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "2026", "20261315231728745", "20260230000000000", "00000101000000000", "x" * 17])
-def test_what_is_no_index_file_name_is_refused(name: str) -> None:
+def test_other_names_are_no_index_file_names(name: str) -> None:
     with pytest.raises(FormatError):
         parse_index_file_name(name)
 

@@ -30,7 +30,7 @@ _TEXT = st.text(st.characters(exclude_characters="\x01\x02", exclude_categories=
         ("ключ\x01可\x02".encode(), {"ключ": "可"}),
     ],
 )
-def test_what_a_reader_sees(data: bytes, expected: dict[str, str]) -> None:
+def test_pairs_that_a_reader_sees(data: bytes, expected: dict[str, str]) -> None:
     assert parse_properties(data) == expected
 
 
@@ -45,7 +45,7 @@ def test_every_pair_is_closed() -> None:
 
 
 @pytest.mark.parametrize("pair", [("a\x01", "b"), ("a", "b\x02"), ("a", "\x01"), ("a", "\ud800")])
-def test_what_cannot_be_written_is_refused(pair: tuple[str, str]) -> None:
+def test_pairs_that_cannot_be_written_are_refused(pair: tuple[str, str]) -> None:
     with pytest.raises(FormatError):
         encode_properties(dict([pair]))
 

@@ -178,7 +178,7 @@ def test_topic_lengths_choose_the_version(topic_size: int, magic: int) -> None:
         replace(FIRST, prepared_transaction_offset=-(2**63) - 1),
     ],
 )
-def test_what_no_field_can_hold_is_refused(changed: Record) -> None:
+def test_values_that_no_field_can_hold_are_refused(changed: Record) -> None:
     with pytest.raises(FormatError):
         encode_record(changed)
 

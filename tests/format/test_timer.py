@@ -97,7 +97,7 @@ def test_random_bytes_are_a_unit_or_a_format_error(data: bytes, position: int) -
         {"size": 51}, {"magic": 0}, {"magic": 16 | 1}, {"previous": -2}, {"physical_offset": -1}, {"record_size": 0},
     ],
 )  # fmt: skip
-def test_what_no_timer_writes_is_no_unit(change: dict[str, int]) -> None:
+def test_units_that_no_timer_writes_are_refused(change: dict[str, int]) -> None:
     values = {"size": 52, "previous": -1, "magic": 1, "physical_offset": 0, "record_size": 100, **change}
     data = struct.pack(
         "!iqiqiqiiq", values["size"], values["previous"], values["magic"], 0, 0, values["physical_offset"],

@@ -1,4 +1,4 @@
-"""What the kernel's tests share: each runs once over the plain kernel and once over the native one, if it was built."""
+"""Fixtures of the kernel's tests: each test runs over the plain kernel, and over the native one if it was built."""
 
 from __future__ import annotations
 

@@ -54,8 +54,8 @@ def test_runs_hold_each_queues_entries_in_order(kernel: ModuleType, note: Make, 
         own = [row for row in taken if row.queue == run.queue]
         assert [row.queue_offset for row in own] == list(range(run.length))
         part = bytes(entries)[run.position : run.position + run.length * 20]
-        told = [(entry.physical_offset, entry.size, entry.tags_code) for entry in parse_queue_entries(part)]
-        assert told == [(row.physical_offset, row.size, row.tags_code) for row in own]
+        entries_of_run = [(entry.physical_offset, entry.size, entry.tags_code) for entry in parse_queue_entries(part)]
+        assert entries_of_run == [(row.physical_offset, row.size, row.tags_code) for row in own]
 
 
 def test_a_run_ends_where_queue_offsets_jump(kernel: ModuleType, note: Make, write_log: Make) -> None:

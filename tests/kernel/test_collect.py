@@ -68,7 +68,7 @@ def test_buffers_are_given_back(kernel: ModuleType) -> None:
 
 
 class Keeper:
-    """What keeps a record."""
+    """An object that keeps a record."""
 
     def __init__(self, record: bytes) -> None:
         self.record = record

@@ -1,7 +1,7 @@
 """A process that is killed while it writes a batch leaves whole records and at most a part of the next one.
 
 A child is killed by the system at the byte of the test's choice: by writing to a page that its map's file does not have
-any more, or through the file behind the largest size that it may have.
+any more, or through the file beyond the largest size that it may have.
 """
 
 from __future__ import annotations

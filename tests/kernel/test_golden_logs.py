@@ -37,21 +37,21 @@ def test_every_message_is_decoded(kernel: ModuleType, golden: Callable[[str], Pa
             batches.append(to_record_batch(decoded))
     table = pa.Table.from_batches(batches)
     table.validate(full=True)
-    for row, told in zip(table.to_pylist(), lines(case / "manifest.jsonl"), strict=True):
-        assert row["message_id"] == told["msgId"]
+    for row, line in zip(table.to_pylist(), lines(case / "manifest.jsonl"), strict=True):
+        assert row["message_id"] == line["msgId"]
         assert (row["topic"], row["queue_id"], row["queue_offset"]) == (
-            told["topic"],
-            told["queueId"],
-            told["queueOffset"],
+            line["topic"],
+            line["queueId"],
+            line["queueOffset"],
         )
-        assert dict(row["properties"]) == told["properties"]
-        assert (row["tags"], row["uniq_key"]) == (told.get("tags"), told.get("uniqKey"))
-        assert " ".join(row["keys"]) == " ".join((told.get("keys") or "").split())
-        assert (row["size"], row["body_crc"], row["magic"]) == (told["size"], told["bodyCRC32"], told["magicCode"])
-        assert (row["flag"], row["sys_flag"]) == (told["flag"], told["sysFlag"])
-        assert (row["store_timestamp"], row["born_timestamp"]) == (told["storeTimestamp"], told["bornTimestamp"])
-        assert len(row["body"]) == told["bodyLength"]
-        assert row["tags_code"] == told["tagsCode"]
+        assert dict(row["properties"]) == line["properties"]
+        assert (row["tags"], row["uniq_key"]) == (line.get("tags"), line.get("uniqKey"))
+        assert " ".join(row["keys"]) == " ".join((line.get("keys") or "").split())
+        assert (row["size"], row["body_crc"], row["magic"]) == (line["size"], line["bodyCRC32"], line["magicCode"])
+        assert (row["flag"], row["sys_flag"]) == (line["flag"], line["sysFlag"])
+        assert (row["store_timestamp"], row["born_timestamp"]) == (line["storeTimestamp"], line["bornTimestamp"])
+        assert len(row["body"]) == line["bodyLength"]
+        assert row["tags_code"] == line["tagsCode"]
 
 
 @pytest.mark.parametrize("way", ["run", "apply"])
@@ -61,8 +61,10 @@ def test_the_lane_writes_javas_files(
 ) -> None:
     """Queues and index files are made here as the store makes them; their bytes must be RocketMQ's."""
     case = golden(name)
-    told = json.loads((case / "config.json").read_text())["set"]
-    desk = Desk(kernel, int(told["mappedFileSizeConsumeQueue"]), int(told["maxHashSlotNum"]), int(told["maxIndexNum"]))
+    options = json.loads((case / "config.json").read_text())["set"]
+    desk = Desk(
+        kernel, int(options["mappedFileSizeConsumeQueue"]), int(options["maxHashSlotNum"]), int(options["maxIndexNum"])
+    )
     for base, data in segments(case).items():
         desk.take(data, base, way)
     for path in (case / "store/consumequeue").rglob("*"):

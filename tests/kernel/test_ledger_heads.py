@@ -137,7 +137,7 @@ def test_every_message_of_a_golden_ledger_is_found(
         found += [seen.row(index) for index in range(seen.count)]
         decoded = kernel.decode(data, 0, len(data), base)
         assert (decoded.end, decoded.reason) == (seen.end, seen.reason)
-    told = [json.loads(line) for line in (case / "manifest.jsonl").read_text(encoding="utf-8").splitlines()]
+    manifest = [json.loads(line) for line in (case / "manifest.jsonl").read_text(encoding="utf-8").splitlines()]
     assert [(row.physical_offset, row.size, row.queue_offset, row.tags_code) for row in found] == [
-        (line["physicalOffset"], line["size"], line["queueOffset"], line["tagsCode"]) for line in told
+        (line["physicalOffset"], line["size"], line["queueOffset"], line["tagsCode"]) for line in manifest
     ]

@@ -100,7 +100,7 @@ def test_one_message_goes_into_the_map(native: ModuleType, note: Make, file: Log
     encoder(native, note).append(tail, note(b"x" * 20 * KIB, "t"), 4, 1)
     assert not tail.is_through_file
     encoder(native, note).append_batch(tail, batch(note, 5 * KIB), 5, 1)
-    tail.position -= 1  # somebody wrote, or cut, by themselves
+    tail.position -= 1  # another writer moved the end
     assert not tail.is_through_file
     tail.release()
 

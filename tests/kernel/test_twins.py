@@ -258,8 +258,8 @@ def test_encoded_batches(
         body[damage[0] % len(body)] = damage[1]
     batch = note(**({"topic": "t", "body": bytes(body), "queue_id": 3} | outside))
     for size in (4000, room):
-        told = client_encoded(twin, note, batch, size, append_crc=with_crc)
-        assert told == client_encoded(reference, note, batch, size, append_crc=with_crc)
+        encoded = client_encoded(twin, note, batch, size, append_crc=with_crc)
+        assert encoded == client_encoded(reference, note, batch, size, append_crc=with_crc)
 
 
 @quiet

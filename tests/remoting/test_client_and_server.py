@@ -96,7 +96,7 @@ def test_a_silent_connection_is_given_up_and_one_that_speaks_is_not() -> None:
     talk(conversation)
 
 
-def test_nobody_listens() -> None:
+def test_a_call_to_a_closed_port_fails() -> None:
     async def run() -> None:
         server = RemotingServer(HANDLERS)
         port = await server.start(HOST, 0)
@@ -127,9 +127,9 @@ def test_a_broken_connection_is_made_again() -> None:
 async def _send_raw(port: int, data: bytes) -> bytes:
     reader, writer = await asyncio.open_connection(HOST, port)
     writer.write(data)
-    told = await asyncio.wait_for(reader.read(), 5)
+    answered = await asyncio.wait_for(reader.read(), 5)
     writer.close()
-    return told
+    return answered
 
 
 @pytest.mark.parametrize("noise", [b"\x7f\xff\xff\xff\0\0\0\0", b"GET / HTTP/1.1\r\n\r\n", b"\0\0\0\x08\0\0\0\x04[]]]"])

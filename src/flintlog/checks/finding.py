@@ -18,7 +18,7 @@ WARNING: Final = "warning"
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What was seen and where; `offset` counts from the file's start, `physical_offset` from the log's."""
+    """A fault and its place; `offset` counts from the file's start, `physical_offset` from the log's."""
 
     id: str
     severity: str

@@ -1,7 +1,4 @@
-"""Every kind of finding, explained: what causes it, what it endangers, what helps.
-
-The names are fixed; scripts depend on them.
-"""
+"""Explains every kind of finding: its cause, the danger, the remedy. The names are fixed, because scripts use them."""
 
 from __future__ import annotations
 
@@ -37,7 +34,7 @@ _ALL = (
         "torn-tail",
         "The log ends in bytes that are no record",
         "The machine or the process stopped while the last records were on their way to the disk.",
-        "What was not acknowledged before is lost. Nothing else is.",
+        "Messages that were not durable yet are lost. Nothing else is.",
         "Open the store or run `repair`: the log is cut there, and the bytes are kept in `flintlog/cut/`.",
     ),
     Kind(
@@ -49,10 +46,10 @@ _ALL = (
     ),
     Kind(
         "damaged-note",
-        "A note of flintlog's own that is not believed",
+        "A note of flintlog's own that cannot be trusted",
         "Bytes of a file in the folder `flintlog` changed on the disk, in both copies that the file holds.",
-        "No message. What the note said is found out from the log: queues are built again, so topics that were deleted "
-        "may come back.",
+        "No message. The log is read instead of the note: queues are built again, so topics that were deleted may come "
+        "back.",
         "Open the store: it does without the note, and writes a new one when it has something to note.",
     ),
     Kind(
@@ -98,14 +95,14 @@ _ALL = (
         "A file of the log has a wrong name",
         "Somebody renamed it, added a suffix, or put a copy beside it. Each record holds its own place in the log, "
         "and those of this file say another one than its name.",
-        "RocketMQ takes the log for one that has a hole or a torn end, and may cut it there. flintlog opens the store "
+        "RocketMQ sees a hole or a torn end in the log, and may cut it there. flintlog opens the store "
         "only to read it, with the file in its right place, and changes nothing.",
         "Rename the file as the finding says, or let `repair` do it. If its right name is taken, compare the two files "
         "and move one of them away.",
     ),
     Kind(
         "short-log",
-        "The log ends before the place where the last stop, the queues or the checkpoint know it ended",
+        "The log ends before the end that the last stop, the queues or the checkpoint recorded",
         "A disk is not mounted, the last files were deleted or replaced by older ones, or overwritten with zeros.",
         "The messages at the end are lost. An opening goes on after them: their offsets are not given again.",
         "Restore the files from a replica or a backup. `repair --plan` names the messages; `--apply` gives them up.",
@@ -134,7 +131,7 @@ _ALL = (
     ),
     Kind(
         "foreign-file",
-        "A file that is none of a store's",
+        "A file that does not belong to a store",
         "Somebody put it there: an editor, a copy, a sync tool.",
         "RocketMQ refuses to open the store.",
         "Move it away.",
@@ -169,9 +166,9 @@ _ALL = (
     ),
     Kind(
         "wrong-queue-entries",
-        "Queue entries that do not say what the log says",
+        "Queue entries that differ from the log",
         "Bytes of the queue file (or of the record's head in the log) changed on the disk.",
-        "Consumers get another message, an error, or are passed over by their filter.",
+        "Consumers get another message or an error, or their filter skips the message.",
         _REBUILD_QUEUES,
     ),
     Kind(
@@ -190,9 +187,9 @@ _ALL = (
     ),
     Kind(
         "impossible-queue",
-        "Records for a queue that cannot be",
+        "Records for an impossible queue",
         "The topic or queue id in the record's head was damaged, or another program wrote it.",
-        "They have no place in any queue; only `cat` and `get --physical` show them.",
+        "No queue has a place for them; only `cat` and `get --physical` show them.",
         _RESTORE,
     ),
     Kind(
@@ -265,28 +262,28 @@ _ALL = (
         "missing-checkpoint",
         "There is no checkpoint",
         "It was deleted or not copied.",
-        "After an unclean stop everything is read again, and RocketMQ may leave out what it takes for done.",
+        "After an unclean stop everything is read again, and RocketMQ may skip records that it takes for dispatched.",
         "`repair` writes one; so does the next clean stop.",
     ),
     Kind(
         "damaged-checkpoint",
-        "A checkpoint that vouches for what is not there",
+        "A checkpoint that does not fit the log",
         "It is of another log, or its bytes changed on the disk.",
         "After an unclean stop RocketMQ would start its recovery at a wrong place.",
         "`repair` writes one that fits the log.",
     ),
     Kind(
         "damaged-config",
-        "A config file that is no JSON",
+        "A config file that is not JSON",
         "A crash while it was written, or an edit by hand.",
         "RocketMQ takes its `.bak`, and without one starts with nothing: topics, groups or offsets are forgotten.",
         "Restore it from its `.bak` or from another broker; `repair` does the former.",
     ),
     Kind(
         "config-restored",
-        "A config file was missing or no JSON, and its backup was used",
+        "A config file was missing or not JSON, and its backup was used",
         "A crash while it was written, or an edit by hand.",
-        "What was changed last before that is forgotten: a topic, a group, or how far groups had consumed.",
+        "The last change before that is lost: a topic, a group, or how far groups had consumed.",
         "Nothing, if that is as it should be; groups may be given again what they consumed last.",
     ),
     Kind(
@@ -312,7 +309,7 @@ _ALL = (
     ),
     Kind(
         "wrong-ledger-index",
-        "Records of a ledger's index that do not say what its data files say",
+        "Records of a ledger's index that differ from its data files",
         "Bytes of the index file changed on the disk, or it is of another member.",
         "The member finds another entry than it looks for, and answers its group with an error.",
         _INDEX_AGAIN,
@@ -328,8 +325,8 @@ _ALL = (
         "short-ledger",
         "A ledger ends before the entry that was its last, or that was committed",
         "A disk is not mounted, the last files were deleted or replaced by older ones, or overwritten with zeros.",
-        "What was acknowledged is gone here. flintlog refuses to open the member; DLedger goes on with what is left, "
-        "and may elect a leader without it.",
+        "Acknowledged entries are lost in this member. flintlog refuses to open it; DLedger goes on with what is left, "
+        "and may elect a leader without them.",
         _FILL_AGAIN,
     ),
     Kind(
@@ -348,7 +345,7 @@ _ALL = (
     ),
     Kind(
         "timer-beyond-log",
-        "The timer refers to what the log does not have",
+        "The timer refers to messages that the log does not have",
         "The log lost its end, or the timer's files are of another log.",
         "Timer messages in question are not delivered.",
         "Move `timerwheel`, `timerlog` and `timercheck` away: the timer reads its queue again.",

@@ -189,7 +189,7 @@ def _read_header(
 
 
 def _reaches(view: memoryview, layout: IndexLayout, written: int, header: IndexHeader) -> bool:
-    """Whether the last written entry is the one that the header calls the last: then its count is what is wrong."""
+    """Whether the last written entry is the last one by the header's offset: then the header's count is wrong."""
     return layout.physical_offset_of(view, written - 1) == header.end_physical_offset
 
 

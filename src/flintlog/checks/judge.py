@@ -6,7 +6,7 @@
 Threads of one process run it over mapped files (`flintlog.maintenance.verify.verify`), Spark over ranges on its
 executors. It checks every record's magic, lengths, CRC and own offset; every record's queue entry and keys, and that
 queues and index hold no others; that queue offsets have no gaps; and that every chain of the index is whole. Other
-modules of this folder check what lies beside: checkpoint, consumer offsets, the timer, a ledger's entries and index.
+modules of this folder check the other files: checkpoint, consumer offsets, the timer, a ledger's entries and index.
 
 Nothing here opens a file, and the memory that it needs does not grow with the log.
 """

@@ -153,7 +153,7 @@ class _TimerCheck:
                 unit = parse_unit(view, place)
             except FormatError as error:
                 if position >= vouched:
-                    return  # an opening cuts what it does not believe
+                    return  # an opening cuts the timer log there
                 self.bad_units.add(position)
                 self._report("damaged-timer", error.what, AGAIN, file.path, place)
                 continue

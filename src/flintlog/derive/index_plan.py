@@ -49,7 +49,7 @@ def count_believed(headers: Sequence[IndexHeader], safe_timestamp: int) -> int:
 
 
 def plan_index_files(key_counts: Sequence[int], layout: IndexLayout) -> list[IndexFilePlan]:
-    """The files for splits that have so many keys each.
+    """The files for splits that have these numbers of keys.
 
     >>> [plan.ranges for plan in plan_index_files([3, 0, 2], IndexLayout(10, 5))]
     [(KeyRange(split=0, start=0, stop=3), KeyRange(split=2, start=0, stop=1)), (KeyRange(split=2, start=1, stop=2),)]

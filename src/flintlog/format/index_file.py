@@ -80,7 +80,7 @@ class IndexEntry:
 
 @dataclass(frozen=True, slots=True)
 class IndexLayout:
-    """Where things lie in an index file of so many slots and entries."""
+    """The places in an index file of this many slots and entries."""
 
     slot_count: int = DEFAULT_SLOT_COUNT
     index_count: int = DEFAULT_INDEX_COUNT

@@ -151,7 +151,7 @@ def parse_entry_blank(buffer: Buffer, place: int = 0) -> int | None:
 
 
 def size_at(buffer: Buffer, place: int) -> int:
-    """How many bytes a record says it takes, with DLedger's head if that is what stands at the place."""
+    """The size that a record states, with DLedger's head if one is at the place."""
     first, second = ENTRY_BLANK.unpack_from(buffer, place)
     return int(second if first == ENTRY_MAGIC else first)
 

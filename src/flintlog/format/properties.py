@@ -1,4 +1,4 @@
-"""A message's properties, as they stand in its record.
+"""A message's properties, as bytes of its record.
 
     +------+------+-------+------+------+------+-------+------+
     | name | 0x01 | value | 0x02 | name | 0x01 | value | 0x02 |  ...      UTF-8, no escaping

@@ -56,7 +56,7 @@ OP_TOPIC: Final = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 TRANSACTION_GROUP: Final = "CID_RMQ_SYS_TRANS"
 
 MAGIC_BYTES: Final = re.compile(rb"\xda\xa3\x20[\xa7\xab]")
-"""Either magic, as it stands in a file."""
+"""The bytes of either magic."""
 SIZE_AND_MAGIC: Final = struct.Struct("!ii")
 HEAD_TO_OFFSET: Final = struct.Struct("!5i2q")
 """Size, magic, CRC, queue id, flag, queue offset, physical offset."""
@@ -262,7 +262,7 @@ def with_host_bits(record: Record) -> Record:
 
 
 def magic_of_topic(topic_bytes: bytes) -> int:
-    """The version that can hold a topic. (Java counts characters, and can write what it cannot read.)"""
+    """The version that can hold a topic. (Java counts characters, so it can write a record that it cannot read.)"""
     return MAGIC_V2 if len(topic_bytes) > MAX_V1_TOPIC_SIZE else MAGIC_V1
 
 
@@ -332,7 +332,7 @@ def with_crc_property(record: Record, *, from_batch: bool = False) -> Record:
 
 
 def has_crc_property(encoded: Buffer) -> bool:
-    """Whether these bytes of one record end in a CRC property, right or wrong, or in what is left of one.
+    """Whether these bytes of one record end in a CRC property, right or wrong, or in a part of one.
 
     A torn write leaves a part of it, rot one wrong byte in its name.
     """

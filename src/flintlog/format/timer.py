@@ -8,7 +8,7 @@ A wheel is a ring of slots, one for each stretch of time (`precision`), at index
     | precision  |            |            |        | 0      |      number: timed messages less cancellations
     +------------+------------+------------+--------+--------+
 
-A slot holds what is due at its time only if it carries that time: slots are overwritten, never emptied.
+The units of a slot are valid only if the slot holds their time: slots are overwritten, never emptied.
 
 The timer log is a chain of units for each slot, newest to oldest, each pointing at one record of the commit log:
 
@@ -19,9 +19,9 @@ The timer log is a chain of units for each slot, newest to oldest, each pointing
     +------+------------+------+------------+-------+------------+------+-------+-----------+
 
 Magic is 1, with 2 (due later than the window: enter it again) and 4 (cancels another message) added. A file is closed
-when fewer than 52 + 16 bytes are left, by 16 bytes: what is left (i32), 0 (i64), 0xCBD43194.
+when fewer than 52 + 16 bytes are left, by 16 bytes: how many are left (i32), 0 (i64), 0xCBD43194.
 
-The checkpoint (4096 bytes) says what is delivered and what is entered:
+The checkpoint (4096 bytes) says how far messages were delivered and entered:
 
     0           8           16          24          32          40          48          56        4096
     +-----------+-----------+-----------+-----------+-----------+-----------+-----------+-- ... --+
@@ -97,12 +97,12 @@ class TimerUnit:
 
     @property
     def cancels(self) -> bool:
-        """Whether it cancels others of its slot; one that rolls does so only when it comes round again."""
+        """Whether it cancels others of its slot; one that rolls cancels only after it was entered again."""
         return bool(self.magic & MAGIC_DELETE) and not self.rolls
 
     @property
     def step(self) -> int:
-        """What it adds to its slot's number."""
+        """The change that it makes to its slot's number."""
         return -1 if self.magic & MAGIC_DELETE else 1
 
 

@@ -122,7 +122,7 @@ cdef class Encoder:
         Returns where each record starts, and the end; None when the file has no room for all of them.
         """
         cdef list items = list(messages)
-        cdef list bodies = []  # keeps alive what is written in the end
+        cdef list bodies = []  # keeps the bodies alive until they are written
         cdef array.array offsets
         cdef Growing frames
         cdef Py_ssize_t total

@@ -169,7 +169,7 @@ cdef struct Growing:
 
 
 cdef inline uint8_t *more(Growing *growing, size_t size) noexcept nogil:
-    """Room for so many more bytes, not yet counted in `size`; NULL when there is no memory."""
+    """Room for `size` more bytes, not yet counted in `growing.size`; NULL when there is no memory."""
     if growing.room - growing.size < size or growing.data == NULL:
         return _grown(growing, size)
     return growing.data + growing.size

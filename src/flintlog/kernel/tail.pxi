@@ -120,7 +120,7 @@ cdef class Tail:
         return self.base + self.at
 
     cdef uint8_t *room_for(self, Py_ssize_t size) noexcept:
-        """Where to assemble records of so many bytes; `take_written` then appends them."""
+        """The place to assemble records of this total size; `take_written` then appends them."""
         if self.descriptor < 0 or not self.least_through <= size <= MOST_THROUGH_BYTES:
             return self.data + self.at
         if self.gathered == NULL:

@@ -122,7 +122,7 @@ def test_a_torn_message_amid_lost_ones_is_damage_up_to_the_end(tmp_path: Path) -
         assert store.max_offset("orders", 0) == 10
 
 
-def test_what_is_written_behind_the_end_of_a_clean_stop_is_no_message(ended: Ended) -> None:
+def test_bytes_after_the_end_of_a_clean_stop_are_no_message(ended: Ended) -> None:
     ended.damage(ended.size + 8, b"stray bytes")
     assert [finding.id for finding in verify(ended.root).findings] == ["torn-tail"]
     with open_store(ended.root, CONFIG) as store:

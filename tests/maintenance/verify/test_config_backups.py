@@ -64,7 +64,7 @@ def test_an_empty_file_without_a_backup_is_one_that_was_never_finished(store: Pa
 
 
 @pytest.mark.parametrize("damage", [(b"BatchCQ", b"BatchCR"), (b'"batches":{', b'"catches":{')])
-def test_batch_queues_of_which_topics_json_does_not_tell_are_found(tmp_path: Path, damage: tuple[bytes, bytes]) -> None:
+def test_batch_queues_that_topics_json_does_not_name_are_found(tmp_path: Path, damage: tuple[bytes, bytes]) -> None:
     """An opening with the same configuration is refused."""
     with open_store(tmp_path, SMALL) as store:
         store.topics.create("batches", attributes={"queue.type": "BatchCQ"})
@@ -77,8 +77,8 @@ def test_batch_queues_of_which_topics_json_does_not_tell_are_found(tmp_path: Pat
     for config in (SMALL, None):
         (finding,) = verify(tmp_path, config).findings
         assert (finding.id, finding.file) == ("wrong-queue-type", str(path))
-    told = SMALL.with_changes(topic_queue_types={"batches": "BatchCQ"})
-    assert verify(tmp_path, told).findings == []
+    declared = SMALL.with_changes(topic_queue_types={"batches": "BatchCQ"})
+    assert verify(tmp_path, declared).findings == []
 
 
 @pytest.mark.parametrize("has_backup", [True, False])

@@ -42,10 +42,10 @@ def plain(golden: Golden, tmp_path: Path) -> Path:
 @pytest.mark.parametrize("loss", LOSSES)
 def test_the_messages_of_a_lost_last_file_are_named(loss: str, plain: Path, golden: Golden) -> None:
     LOSSES[loss](plain)
-    told = lines(golden("plain") / "manifest.jsonl")
+    manifest = lines(golden("plain") / "manifest.jsonl")
     gone = {
         (line["physicalOffset"], line["size"], line["topic"], line["queueId"], line["queueOffset"])
-        for line in told
+        for line in manifest
         if line["physicalOffset"] >= LAST
     }
     seen = verify(plain)
@@ -63,7 +63,7 @@ def test_the_messages_of_a_lost_last_file_are_named(loss: str, plain: Path, gold
     assert report.left == []
     assert verify(plain).findings == []
     with open_store(plain, config_of(golden("plain")), read_only=True) as store:
-        kept = [line for line in told if line["physicalOffset"] < LAST]
+        kept = [line for line in manifest if line["physicalOffset"] < LAST]
         assert all(store.message_at(line["physicalOffset"]) is not None for line in kept[::50])
 
 

@@ -1,4 +1,4 @@
-"""What queues and index know and the log lacks is a finding, however the last stop was, and the messages are named."""
+"""A message that a queue or the index has and the log lacks is a finding that names it, after any kind of stop."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_files_that_the_log_lost_are_found(store: Path, damage: Damage, is_clean
     assert main.run(["verify", str(store)]) == ExitCode.FINDINGS
 
 
-def test_an_index_alone_tells_what_the_log_lost(store: Path) -> None:
+def test_the_index_alone_shows_what_the_log_lost(store: Path) -> None:
     last_files_gone(sorted((store / "commitlog").iterdir()))
     shutil.rmtree(store / "consumequeue")
     (store / "abort").write_bytes(b"")

@@ -61,11 +61,11 @@ def test_a_cleanly_stopped_store_has_no_findings(name: str, mode: str, golden: G
 
 
 @pytest.mark.parametrize("case", CLEAN)
-def test_what_was_looked_at_is_what_there_is(case: str, golden: Golden) -> None:
+def test_every_record_and_queue_is_checked(case: str, golden: Golden) -> None:
     answer = verify(golden(case) / "store")
-    told = lines(golden(case) / "manifest.jsonl")
+    manifest = lines(golden(case) / "manifest.jsonl")
     found = list(records(golden(case) / "store"))
-    assert answer.record_count == len(found) >= len({line["physicalOffset"] for line in told})
+    assert answer.record_count == len(found) >= len({line["physicalOffset"] for line in manifest})
     assert answer.max_offset == found[-1].physical_offset + found[-1].size
     queues = [line for line in lines(golden(case) / "queues.jsonl") if line["kind"] == "queue"]
     assert answer.queue_count == len(queues)
@@ -76,11 +76,11 @@ def test_sizes_are_read_from_the_directory_as_the_config_has_them(case: str, gol
     from flintlog.maintenance.inspect.store_files import look_at
 
     seen = look_at(golden(case) / "store").config
-    told = config_of(golden(case))
+    config = config_of(golden(case))
     for name in ("mapped_file_size_commit_log", "mapped_file_size_consume_queue", "max_hash_slot_num", "max_index_num"):
-        assert getattr(seen, name) == getattr(told, name)
-    assert seen.enable_consume_queue_ext == told.enable_consume_queue_ext
-    assert seen.topic_queue_types == told.topic_queue_types
+        assert getattr(seen, name) == getattr(config, name)
+    assert seen.enable_consume_queue_ext == config.enable_consume_queue_ext
+    assert seen.topic_queue_types == config.topic_queue_types
 
 
 @pytest.mark.parametrize("mode", ["full", "quick"])
@@ -95,9 +95,9 @@ def test_each_damage_is_named_and_nothing_else(variant: str, mode: str, golden: 
 def test_the_place_of_a_damage_is_named(golden: Golden) -> None:
     import json
 
-    told = json.loads((golden("torn") / "flip" / "damage.json").read_text())
+    damage = json.loads((golden("torn") / "flip" / "damage.json").read_text())
     (found,) = verify(golden("torn") / "flip" / "before" / "store").findings
-    assert (found.physical_offset, found.offset) == (told["record"], told["record"] % 262144)
+    assert (found.physical_offset, found.offset) == (damage["record"], damage["record"] % 262144)
     assert found.file is not None and found.file.endswith("commitlog/00000000000000524288")
 
 
@@ -107,7 +107,7 @@ def test_an_unclean_stop_alone_is_a_note(golden: Golden) -> None:
     assert answer.notes == ["the last stop was not clean: the next opening recovers the store"]
 
 
-def test_what_java_left_behind_its_cut_is_no_finding(golden: Golden) -> None:
+def test_bytes_after_a_cut_of_java_are_no_finding(golden: Golden) -> None:
     for variant in ("flip", "garbage", "truncated", "nocheckpoint", "zerolast"):
         assert verify(golden("torn") / variant / "after" / "store").findings == []
 

@@ -40,7 +40,7 @@ class Member:
         self.index.parent.mkdir()
         with (case / "store/dledger-n0/index" / ("0" * 20)).open("rb") as file:
             self.index.write_bytes(file.read(1024 * RECORD.size))
-        self.told = parse_ledger_checkpoint((self.directory / "checkpoint").read_bytes())
+        self.saved = parse_ledger_checkpoint((self.directory / "checkpoint").read_bytes())
         plain = list((root / "commitlog").glob("0*")) if (root / "commitlog").exists() else []
         self.begin = len(plain) * FILE_BYTES
         manifest = [line for line in lines(case / "manifest.jsonl") if line["physicalOffset"] >= self.begin]
@@ -81,7 +81,7 @@ def member(request: pytest.FixtureRequest, golden: Golden, tmp_path: Path) -> Me
     return Member(golden("ledger") / request.param, tmp_path / "store")
 
 
-def test_what_java_wrote_is_found_whole(member: Member) -> None:
+def test_the_files_of_java_are_whole(member: Member) -> None:
     answer = member.verify()
     assert member.found() == []
     assert not [note for note in answer.notes if "ledger" in note]
@@ -129,7 +129,7 @@ def test_after_an_unclean_stop_the_last_files_may_lack_index_records(member: Mem
     assert "the ledger's index lacks 3 entries; the next opening adds them" in answer.notes
 
 
-def test_what_an_opening_does_not_look_at_is_missed_after_an_unclean_stop_too(golden: Golden, tmp_path: Path) -> None:
+def test_records_that_no_opening_reads_are_missed_after_an_unclean_stop_too(golden: Golden, tmp_path: Path) -> None:
     member = Member(golden("ledger") / "broker", tmp_path / "store")
     (member.root / "abort").write_bytes(b"1")
     assert member.positions[2] < FILE_BYTES  # in the first of four files
@@ -238,7 +238,7 @@ def test_a_part_of_an_entry_that_was_given_up_is_no_torn_tail(member: Member) ->
 
 def test_committed_entries_are_not_taken_for_given_up(member: Member) -> None:
     _give_up(member, 4)
-    (member.directory / "checkpoint").write_bytes(encode_ledger_checkpoint(member.told))
+    (member.directory / "checkpoint").write_bytes(encode_ledger_checkpoint(member.saved))
     assert {finding.id for finding in member.found()} >= {"damaged-ledger-head"}
 
 
@@ -292,7 +292,7 @@ def test_the_end_of_the_data_that_is_gone_is_found(member: Member) -> None:
     assert found["short-ledger"].size == 3
 
 
-def test_what_verify_says_of_a_lost_index_helps(golden: Golden, tmp_path: Path) -> None:
+def test_the_remedy_for_a_lost_index_helps(golden: Golden, tmp_path: Path) -> None:
     from flintlog.disk.media.local import LocalMedium
     from flintlog.store.ledger.ledger_files import LedgerFiles
 

@@ -59,7 +59,7 @@ class Timer:
 
 @pytest.fixture
 def java(golden: Golden, tmp_path: Path) -> Timer:
-    """What Java left, at a time at which everything was still to come."""
+    """Java's files, at a time before anything was due."""
     shutil.copytree(golden("delay") / "store", tmp_path / "store")
     timer = Timer(tmp_path / "store")
     assert parse_timer_checkpoint(timer.check.read_bytes()).read_ms > 0
@@ -82,13 +82,13 @@ def ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Timer:
     return Timer(tmp_path / "s", CONFIG)
 
 
-def test_what_java_left_is_whole_when_all_of_it_is_looked_at(java: Timer) -> None:
+def test_the_files_of_java_are_whole_by_a_full_check(java: Timer) -> None:
     assert java.found() == []
     assert len(java.slots) > 10
     assert sum(parse_slot(java.wheel.read_bytes(), place).number for place in java.slots) > 40
 
 
-def test_what_our_timer_left_is_whole(ours: Timer) -> None:
+def test_the_files_of_our_timer_are_whole(ours: Timer) -> None:
     assert ours.found() == []
     ours.config = None
     assert ours.found() == []  # the precision is read from the files
@@ -201,7 +201,7 @@ def test_a_timer_that_ran_and_was_stopped_again_and_again_is_whole(
         with timer_store(tmp_path / "s", clock) as store:
             for _ in range(40):
                 number += 1
-                # Some are due behind the window, and are entered again before they are delivered.
+                # Some are due after the window, and are entered again before they are delivered.
                 due = clock.now_ms() + chance.choice((1_000, 7_000, 90_000, 130_000, 400_000))
                 store.put(timed(number, due)).check()
                 if chance.random() < 0.2:
