@@ -17,22 +17,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 
 import msgspec
 
 from flintlog.disk.media.leftovers import remove_leftovers
 from flintlog.disk.media.local import LocalMedium
 from flintlog.disk.media.medium import Medium
-from flintlog.errors import DamagedStore, InvalidConfig
+from flintlog.errors import InvalidConfig
 from flintlog.pipeline.tables.table_write import WrittenFile
-from flintlog.store.runtime.note_file import encode_note, parse_note
+from flintlog.store.runtime.note_file import NoteFile, parse_note
 
 ROOM: Final = "_flintlog"
 SPEC_FILE: Final = "table.json"
 FORMAT_VERSION: Final = 1
-
-Decoded = TypeVar("Decoded", bound=msgspec.Struct)
+_RECORD: Final = "the table's own record"
+_ADVICE: Final = "restore the file, or export into a new table"
 
 
 class TableSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -114,7 +114,7 @@ class ParquetTable:
             self._medium.sync_directory(self.staged)
         before = {} if self._last is None else self._last.positions
         commit = Commit(version, {**before, **positions}, moves)
-        self._medium.replace(self._commit_path(version), encode_note(commit))
+        self._commit_note(f"{version:08d}.json").save(commit)
         self._last = commit
         self._finish(commit)
         remove_leftovers(self.staged, self._medium)  # files of other attempts
@@ -128,21 +128,16 @@ class ParquetTable:
             raise InvalidConfig("this directory is not a table of ours", path=self.root, advice="name a new one")
 
     def _take_spec(self, spec: TableSpec) -> None:
-        path = self.root / ROOM / SPEC_FILE
-        if not self._medium.exists(path):
-            self._medium.replace(path, encode_note(spec))
-            return
-        check_same(self._decode(path, TableSpec), spec, self.root)
+        note = NoteFile(self.root / ROOM / SPEC_FILE, self._medium, TableSpec)
+        there = note.load_or_refuse(_RECORD, _ADVICE).content
+        if there is None:
+            note.save(spec)
+        else:
+            check_same(there, spec, self.root)
 
     def _load_last(self) -> Commit | None:
         names = [info.name for info in self._medium.listing(self.root / ROOM / "commits") if _is_commit(info.name)]
-        return None if not names else self._decode(self.root / ROOM / "commits" / max(names), Commit)
-
-    def _decode(self, path: Path, kind: type[Decoded]) -> Decoded:
-        found = parse_note(self._medium.read(path), kind)
-        if found.content is None:
-            raise DamagedStore(f"the table's own record is damaged: {found.problem}", path=path)
-        return found.content
+        return None if not names else self._commit_note(max(names)).load_or_refuse(_RECORD, _ADVICE).content
 
     def _finish(self, commit: Commit) -> None:
         """Rename the files of a commit to their places, unless that was done before."""
@@ -160,8 +155,8 @@ class ParquetTable:
         if folders:
             self._medium.sync_directory(self.root)
 
-    def _commit_path(self, version: int) -> Path:
-        return self.root / ROOM / "commits" / f"{version:08d}.json"
+    def _commit_note(self, name: str) -> NoteFile[Commit]:
+        return NoteFile(self.root / ROOM / "commits" / name, self._medium, Commit)
 
 
 def check_same(there: TableSpec, now: TableSpec, root: Path) -> None:
