@@ -115,12 +115,12 @@ class ConfigFolder:
     def _remove_topic(self, topic: str) -> None:
         self.offsets.remove_topic(topic)
         self.offsets.save()
-        self._engine.flushing.make_readable()  # what was put before is deleted too, and must have its queue by then
+        self._engine.flushing.make_readable()  # earlier messages are deleted too: they must have their queue by then
         self._engine.dispatcher.remove_topic(topic)
         self._engine.figures.broker.forget_topic(topic)
 
     def _save_in_time(self) -> None:
-        """Offsets have changed. A store whose groups do not move has no thread for them."""
+        """Offsets have changed: start the thread that saves them, if it does not run."""
         if self._engine.read_only:
             return
         with self._starting:
@@ -131,19 +131,19 @@ class ConfigFolder:
     # ------------------------------------------------------------------ with a group
 
     def follow(self) -> None:
-        """Topics, groups and offsets are the group's from now on, and its leader's to change."""
+        """Refuse changes: only the group's leader changes topics, groups and offsets."""
         for file in self._shared_files.values():
             file.share = _refuse
         self.offsets.follow()
 
     def lead(self, share: Callable[[State], None]) -> None:
-        """They are changed here from now on; `share` brings a change to the group."""
-        self.offsets.lead(lambda told: share({OFFSETS: told}))
+        """Take changes; `share` brings them to the group."""
+        self.offsets.lead(lambda changed: share({OFFSETS: changed}))
         for name, file in self._shared_files.items():
             file.share = partial(_share_file, share, name)
 
     def adopt(self, change: Change) -> None:
-        """Take what the group has committed."""
+        """Adopt what the group has committed."""
         if change.is_whole or OFFSETS in change.parts:
             self.offsets.adopt(change.parts.get(OFFSETS, {}), is_whole=change.is_whole)
         for name, table in (("topics", self._files.topics), ("subscriptionGroup", self._files.groups)):
@@ -155,7 +155,7 @@ class ConfigFolder:
             JsonFile(self._delay_path, self._engine.medium).adopt(with_levels(delays))
 
     def local_state(self) -> State:
-        """What this member has kept by itself: what a group begins with whose log says nothing of it."""
+        """This member's own state: a group begins with it if its log has no state."""
         files = {**self._shared_files, "delayOffset": JsonFile(self._delay_path, self._engine.medium)}
         found: State = {name: cast(Part, content) for name, file in files.items() if (content := file.load())}
         offsets = self.offsets.as_part()
@@ -169,7 +169,7 @@ class ConfigFolder:
         try:
             self.offsets.save()
         except SyncFailed as failure:
-            # What was saved before stands; the groups are given again what they consumed since.
+            # The last save stands. Groups get the messages that they consumed since again.
             log.error("the groups' offsets were not saved: %s", failure)
 
 
@@ -182,7 +182,7 @@ def _share_file(share: Callable[[State], None], name: str, value: JsonValue) -> 
 
 
 def with_levels(content: Part) -> JsonObject:
-    """A content of `delayOffset.json` that came as JSON: the levels are numbers again."""
+    """A content of `delayOffset.json` from JSON, whose keys are texts: the levels are numbers again."""
     table = content.get("offsetTable")
     levels = {int(level): offset for level, offset in table.items()} if isinstance(table, dict) else {}
     return cast(JsonObject, {**content, "offsetTable": levels})

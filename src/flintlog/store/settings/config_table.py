@@ -5,11 +5,10 @@
       "topicConfigTable":{ "orders":{ ... }, ... }         in the order of Java's ConcurrentHashMap
     }
 
-Entries are values that never change; the table is replaced as a whole after it was saved, so a reader needs no lock
-and a save that failed changes nothing. What another writer put into the file and we do not know (members of an entry,
-members beside the table) is kept and written back.
+Entries never change. The table is replaced as a whole after it was saved, so a reader needs no lock and a failed save
+changes nothing. Unknown members of the file, in an entry or beside the table, are kept and written back.
 
-Java's own order of entries depends on the past of its table; ours is that of a broker's first run.
+Java's own order of entries depends on the history of its table; ours is that of a broker's first run.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ TABLE_CAPACITY = 1024
 
 
 class DataVersion(msgspec.Struct, frozen=True, rename="camel"):
-    """RocketMQ's version of a config file: how often it changed, and when it did last."""
+    """RocketMQ's version of a config file: how often it changed, and when it last did."""
 
     counter: int = 0
     state_version: int = 0
@@ -55,7 +54,7 @@ def parse_data_version(value: JsonValue, now_ms: int) -> DataVersion:
 
 
 class Entry(Protocol):
-    """What a table holds: a struct whose members are called as in the file."""
+    """An entry of a table: a struct whose members are named as in the file."""
 
     @property
     def name(self) -> str: ...
@@ -65,7 +64,7 @@ E = TypeVar("E", bound=Entry)
 
 
 class ConfigTable(Generic[E]):
-    """Entries by name. Any thread may look or change; changes are saved one after the other, before they are seen."""
+    """Entries by name. Any thread may read or change them; a change is saved before it is visible."""
 
     def __init__(
         self,
@@ -78,7 +77,7 @@ class ConfigTable(Generic[E]):
         entry_extras: JsonObject | None = None,
         file_extras: JsonObject | None = None,
     ) -> None:
-        """`predefined` are there without a file. The extras are members that a file of Java's has besides."""
+        """`predefined` entries need no file. The extras are further members of Java's files."""
         self.file = file
         self.version = DataVersion(timestamp=now_ms())
         self._kind = kind
@@ -92,7 +91,7 @@ class ConfigTable(Generic[E]):
         self._changing = threading.Lock()
 
     def load(self) -> None:
-        """Take what the file holds; when no file has the right shape this raises, and nothing is changed."""
+        """Load the file. If neither it nor its backup has the right shape, this raises and changes nothing."""
         found: dict[str, tuple[JsonObject, E]] = {}
 
         def parse(content: JsonObject) -> None:
@@ -144,7 +143,7 @@ class ConfigTable(Generic[E]):
             self._replace({**self._entries, entry.name: entry})
 
     def remove(self, name: str) -> None:
-        """Take one entry out, and save."""
+        """Delete one entry, and save."""
         with self._changing:
             self._replace({other: entry for other, entry in self._entries.items() if other != name})
             self._raw.pop(name, None)

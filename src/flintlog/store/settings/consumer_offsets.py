@@ -7,22 +7,21 @@
       "pullOffsetTable":{}                                     a broker's memory of pulls; kept, never used
     }
 
-A broker that serves light queues (`enableLmq`) keeps all of this in `config/lmqConsumerOffset.json` and looks at no
-other file. There a light group, one whose name begins with %LMQ%, has one offset in a topic, for its queue 0:
+A broker that serves light queues (`enableLmq`) keeps all of this in `config/lmqConsumerOffset.json` and reads no other
+file. There a light group, one whose name begins with %LMQ%, has one offset in a topic, for its queue 0:
 
       "lmqOffsetTable":{ "%LMQ%device-7@%LMQ%device-7":15 }    topic@group: the next offset to consume
 
-What such a group has consumed of other queues stays in `offsetTable`, where the broker keeps it without looking. When
-the file is not there and the other one is, its offsets are taken over: somebody has switched `enable_lmq`.
+The offsets of such a group in other queues stay in `offsetTable`, which the broker keeps and does not use. If this file
+is missing and the other one exists, the offsets are taken from there: `enable_lmq` was changed.
 
 Invariant: an ordinary commit never moves an offset backwards; only `reset` does. Commits are kept in memory and saved
-`flush_consumer_offset_interval` after the first one that was not, and when the store stops: after a crash a group
-may be given again what it consumed in that time, and never misses anything. Before offsets are written the log is made
-durable: what a consumer put into this store before it acknowledged a message (a retry, a result) is never lost while
-the acknowledgement is not.
+`flush_consumer_offset_interval` after the first unsaved one, and when the store stops. After a crash a group may get
+messages of that time again, and never misses one. The log is made durable before offsets are written: if an
+acknowledgement is durable, so is everything that the consumer put before it (a retry, a result).
 
-In a ledger's member (`follow`, `lead`) the group keeps the offsets: only its leader commits, a save brings what has
-changed to the group before it is written here, and everybody else takes what the group has committed.
+In a ledger's member (`follow`, `lead`) the group has the offsets. Only its leader commits, and a save brings changes to
+the group before it writes them here. The other members adopt what the group has committed.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ OffsetTable: TypeAlias = dict[str, dict[int, int]]
 """topic@group → queue id → the next offset to consume."""
 
 Share: TypeAlias = Callable[[Part], None]
-"""Brings changed offsets to the group; null for a key that is gone."""
+"""Brings changed offsets to the group; null for a deleted key."""
 
 
 class ConsumerOffsets:
@@ -108,7 +107,7 @@ class ConsumerOffsets:
         return self.file.path
 
     def load(self) -> None:
-        """Take what the file holds; when no file has the right shape this raises, and nothing is changed."""
+        """Load the file. If neither it nor its backup has the right shape, this raises and changes nothing."""
         file = load_from(self.file, self._other)
         table: OffsetTable = {}
 
@@ -124,9 +123,9 @@ class ConsumerOffsets:
         self._beside.update({name: value for name, value in content.items() if name not in _MEMBERS})
         if file is not self.file:
             self.taken_from = file
-            self._changed_at_ms = self._now_ms()  # to be saved where it will be looked for
+            self._changed_at_ms = self._now_ms()  # save it in the file that the next opening reads
 
-    # ------------------------------------------------------------------ looking
+    # ------------------------------------------------------------------ reading
 
     def get(self, group: str, topic: str, queue_id: int) -> int | None:
         """The offset that the group consumes next; None when it has committed none."""
@@ -146,7 +145,7 @@ class ConsumerOffsets:
         return sorted(topic for topic, other in self.pairs() if other == group)
 
     def pairs(self) -> Iterator[tuple[str, str]]:
-        """Topic and group of each entry; keys that are not of that form are nobody's."""
+        """Topic and group of each entry; keys of another form are left out."""
         for key in list(self._table):
             topic, separator, group = key.partition(SEPARATOR)
             if separator and SEPARATOR not in group:
@@ -161,7 +160,7 @@ class ConsumerOffsets:
         return self.advance(offset_key(group, topic), queue_id, offset)
 
     def advance(self, key: str, queue_id: int, offset: int) -> bool:
-        """`commit` for those who have checked their arguments and know their key: consumers do it once a message."""
+        """`commit` without checks, by key: consumers call it for each message."""
         with self._lock:
             self._check_taking()
             offsets = self._table.setdefault(key, {})
@@ -182,14 +181,14 @@ class ConsumerOffsets:
             self._check_taking()
             self._table.setdefault(key, {})[queue_id] = offset
             is_first = self._note_change(key)
-        self._tell(is_first)
+        self._call_on_change(is_first)
 
     def remove_group(self, group: str) -> None:
-        """Forget how far a group is."""
+        """Delete the offsets of a group."""
         self._remove(topic + SEPARATOR + group for topic in self.topics_of(group))
 
     def remove_topic(self, topic: str) -> None:
-        """Forget how far all groups are in a topic."""
+        """Delete the offsets of all groups in a topic."""
         self._remove(topic + SEPARATOR + group for group in self.groups_of(topic))
 
     def _remove(self, keys: Iterable[str]) -> None:
@@ -201,7 +200,7 @@ class ConsumerOffsets:
                 if isinstance(pulls, dict):
                     pulls.pop(key, None)
             is_first = bool(gone) and self._note_change(*gone)
-        self._tell(is_first)
+        self._call_on_change(is_first)
 
     def clamp(self, end_of: Callable[[str, int], int]) -> list[tuple[str, str, int, int, int]]:
         """Bring back offsets beyond the end of their queue; group, topic, queue id, old and new offset of each.
@@ -235,7 +234,7 @@ class ConsumerOffsets:
         self._changed_at_ms = self._now_ms()
         return True
 
-    def _tell(self, is_first: bool) -> None:
+    def _call_on_change(self, is_first: bool) -> None:
         if is_first and self.on_change is not None:
             self.on_change()
 
@@ -248,12 +247,12 @@ class ConsumerOffsets:
             return NEVER
         due_at_ms = changed_at_ms + self._interval_ms
         if changed_at_ms <= self._now_ms() < due_at_ms:
-            return due_at_ms  # a change that lies ahead is one from before the clock was turned back
+            return due_at_ms  # a change in the future is from before the clock was set back
         self.save()
         return NEVER if self._changed_at_ms is None else self._changed_at_ms + self._interval_ms
 
     def save(self) -> bool:
-        """Write what has changed; whether anything had. In a ledger's leader the group has it then."""
+        """Write the changes; whether there were any. A ledger's leader brings them to its group first."""
         if self._share is not None:
             self._share_changes(self._share)
         return self._save_file()
@@ -279,40 +278,40 @@ class ConsumerOffsets:
         return True
 
     def close(self) -> None:
-        """Commits are refused from now on; whatever was taken before is in the save that follows."""
+        """Refuse commits. The save that follows has all earlier ones."""
         with self._lock:
             self._is_closed = True
 
     def leave_to_parent(self) -> None:
-        """In a forked child: commits are the parent's to take. A thread that held the lock is not there any more."""
+        """In a forked child: the parent takes commits. The lock is new, because its holder may not exist here."""
         self._lock = threading.Lock()
         self._is_closed = True
 
     # ------------------------------------------------------------------ with a group
 
     def lead(self, share: Share) -> None:
-        """Commits are taken here from now on, and a save brings them to the group."""
+        """Take commits; a save brings them to the group."""
         with self._lock:
             self._share, self._is_following = share, False
 
     def follow(self) -> None:
-        """Commits are refused from now on: they are for the group's leader."""
+        """Refuse commits: the group's leader takes them."""
         with self._lock:
             self._share, self._is_following = None, True
             self._unshared.clear()
 
-    def adopt(self, told: Part, *, is_whole: bool) -> None:
-        """Take what the group has committed: all offsets, or those that have changed."""
+    def adopt(self, changed: Part, *, is_whole: bool) -> None:
+        """Adopt what the group has committed: all offsets, or the changed ones."""
         with self._lock:
-            table = {} if is_whole else {key: offsets for key, offsets in self._table.items() if key not in told}
-            gone = {key for key, offsets in told.items() if offsets is None}
-            told = {key: offsets for key, offsets in told.items() if key not in gone}
-            table.update(parse_offsets({"offsetTable": cast(JsonObject, told)}, self.path))
+            table = {} if is_whole else {key: offsets for key, offsets in self._table.items() if key not in changed}
+            gone = {key for key, offsets in changed.items() if offsets is None}
+            changed = {key: offsets for key, offsets in changed.items() if key not in gone}
+            table.update(parse_offsets({"offsetTable": cast(JsonObject, changed)}, self.path))
             if table == self._table:
                 return
             self._table = table
             is_first = self._note_change()
-        self._tell(is_first)
+        self._call_on_change(is_first)
 
     def as_part(self) -> Part:
         """All offsets, as the group shares them."""
@@ -320,14 +319,14 @@ class ConsumerOffsets:
             return {key: _shared(offsets) for key, offsets in self._table.items()}
 
     def _share_changes(self, share: Share) -> None:
-        """Under one lock from looking to the end: a later state must not come into the log before an earlier one."""
+        """One lock covers reading and sharing: a later state must not enter the log before an earlier one."""
         with self._sharing:
             with self._lock:
                 keys, self._unshared = self._unshared, set()
-                told: Part = {key: _shared(self._table[key]) if key in self._table else None for key in keys}
+                changed: Part = {key: _shared(self._table[key]) if key in self._table else None for key in keys}
             try:
-                if told:
-                    share(told)
+                if changed:
+                    share(changed)
             except BaseException:
                 with self._lock:
                     self._unshared |= keys
@@ -352,7 +351,7 @@ class ConsumerOffsets:
 
 
 def load_from(file: JsonFile, other: JsonFile | None) -> JsonFile:
-    """The file to load offsets from: the other one only when there is none, nor a backup of it."""
+    """The file to load offsets from: the other one only if neither the first nor its backup exists."""
     return other if other is not None and not file.exists and other.exists else file
 
 
@@ -380,7 +379,7 @@ def _numbers(key: str, offsets: JsonValue, path: Path) -> dict[int, int]:
 
 
 def _split_light(table: OffsetTable) -> tuple[OffsetTable, dict[str, int]]:
-    """What stands in `offsetTable` and what in `lmqOffsetTable` of a store with light queues."""
+    """The contents of `offsetTable` and `lmqOffsetTable` of a store with light queues."""
     plain: OffsetTable = {}
     light: dict[str, int] = {}
     for key, offsets in table.items():
@@ -393,9 +392,9 @@ def _split_light(table: OffsetTable) -> tuple[OffsetTable, dict[str, int]]:
 
 
 def offset_key(group: str, topic: str) -> str:
-    """What the offsets of a group in a topic stand under."""
+    """The key of a group's offsets in a topic."""
     if SEPARATOR in topic:
-        raise InvalidTopic(f"no offsets can be kept for {topic!r}", advice=f"{SEPARATOR} parts topic and group there")
+        raise InvalidTopic(f"no offsets can be kept for {topic!r}", advice=f"{SEPARATOR} separates topic and group")
     if not isinstance(group, str) or not group or SEPARATOR in group:
         raise InvalidConfig(f"a group cannot be {group!r}")
     return topic + SEPARATOR + group

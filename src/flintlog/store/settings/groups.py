@@ -2,9 +2,9 @@
 
     store.groups.create("billing", retry_max_times=5)
 
-How far a group has read is kept elsewhere (`consumer_offsets.py`): a group may be deleted and its offsets stay, as in
-RocketMQ, unless they are to go too. In a store with light queues every light group (%LMQ%...) is there, with the
-defaults, and is never written down: there may be as many as devices.
+A group's offsets are kept in `consumer_offsets.py`. They stay when the group is deleted, as in RocketMQ, unless the
+caller wants them deleted too. In a store with light queues every light group (%LMQ%...) exists, with the defaults, and
+is in no file: there may be as many as devices.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class GroupConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 SYSTEM_GROUPS: Final = tuple(GroupConfig(group_name=name) for name in _PREDEFINED_NAMES)
 GROUP_EXTRAS: Final[JsonObject] = {"groupRetryPolicy": {"type": "CUSTOMIZED"}}
-"""What Java writes for a group besides; only brokers look at it."""
+"""Further members that Java writes for a group; only brokers use them."""
 
 
 def is_system_group(name: str) -> bool:

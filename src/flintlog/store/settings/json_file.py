@@ -1,14 +1,13 @@
 """One file of a store's `config` folder, and the `.bak` beside it.
 
     save      old content ─▶ name.bak      new content ─▶ name         each replaced as a whole
-    load      name, and when that is missing, does not parse or has another shape, name.bak
+    load      name; if that is missing, does not parse or has another shape, name.bak
 
-One rule for all of them. That a `.bak` was used is a finding, and stands in `store.recovery`. When neither can be used,
-nothing is ever written over them: whatever can still be read out of the two files stays there. What then happens
-depends on what the file is for:
+If the `.bak` was used, `store.recovery` has a finding. If neither can be used, both files are left as they are, to be
+repaired. The consequence depends on the file:
 
     topics, groups, offsets, delay levels, filters      `load` raises, and the store or the service does not open
-    figures that decide nothing (timermetrics,          `load_figures` says so in a finding; they begin anew, and are
+    mere statistics (timermetrics,                      `load_figures` reports a finding; they begin at 0, and are
     transactionMetrics)                                 not saved until the file was repaired or moved away
 
 A crash between the two steps of a save leaves the old content under both names.
@@ -37,7 +36,7 @@ Accept = Callable[[JsonObject], object]
 
 @dataclass(frozen=True, slots=True)
 class ConfigContent:
-    """What a config file holds, and whether that is from its backup."""
+    """The content of a config file, and whether it comes from the backup."""
 
     value: JsonObject
     data: bytes
@@ -45,7 +44,7 @@ class ConfigContent:
 
 
 def read_config(path: Path, medium: Medium, accept: Accept | None = None) -> ConfigContent | None:
-    """The content that counts, for who opens a store and for who only looks; None when there is none yet."""
+    """The content that counts, for stores and for commands; None when there is none yet."""
     broken: FormatError | DamagedStore | None = None
     for place in (path, path.with_name(path.name + BACKUP_SUFFIX)):
         data = medium.read(place, MAX_BYTES) if medium.exists(place) else b""
@@ -69,7 +68,7 @@ def read_config(path: Path, medium: Medium, accept: Accept | None = None) -> Con
 
 
 class JsonFile:
-    """Loads and saves one config file. What the last load found wrong is in `findings`."""
+    """Loads and saves one config file. `findings` has what the last load reports."""
 
     def __init__(
         self, path: Path, medium: Medium, *, pretty: bool = True, before_save: Callable[[], None] | None = None
@@ -92,9 +91,9 @@ class JsonFile:
         return self._medium.exists(self.path) or self._medium.exists(self.backup)
 
     def load(self, accept: Accept | None = None) -> JsonObject | None:
-        """The content; None when there is none yet. An empty file is one that was never finished.
+        """The content; None when there is none yet, or when the file is empty, because its first save did not finish.
 
-        `accept` looks at the content before it is taken.
+        `accept` checks the content and may raise.
         """
         self.findings = ()
         found = read_config(self.path, self._medium, accept)
@@ -108,7 +107,7 @@ class JsonFile:
         return found.value
 
     def load_figures(self, accept: Accept | None = None) -> JsonObject | None:
-        """`load` for figures: when nothing can be made of the file, there are none, and it is left as it is."""
+        """`load` for statistics: if neither file can be used, there are none, and both are left as they are."""
         try:
             return self.load(accept)
         except DamagedStore as damage:
@@ -127,7 +126,7 @@ class JsonFile:
         )
 
     def save(self, value: JsonValue) -> bool:
-        """Write the content, if it is not the one that is there; whether anything was written."""
+        """Write the content if it has changed; whether anything was written."""
         if self._is_left_alone:
             return False
         if self._before_save is not None:
@@ -140,7 +139,7 @@ class JsonFile:
         return self._write(data)
 
     def adopt(self, value: JsonValue) -> bool:
-        """Write the content that the group has; whether it is another one."""
+        """Write the group's content if it has changed; whether it has."""
         data = encode_config_json(value, pretty=self._pretty)
         return data != self._saved and self._write(data)
 
@@ -154,7 +153,7 @@ class JsonFile:
 
 
 def broken_finding(path: Path, error: DamagedStore, meanwhile: str = "") -> Finding:
-    """Neither a config file nor its backup can be used, and the store is open all the same."""
+    """The finding of an opening that goes on although neither a config file nor its backup can be used."""
     remedy = "repair it, or move it away to begin anew"
     return Finding(
         "damaged-config",
@@ -166,7 +165,7 @@ def broken_finding(path: Path, error: DamagedStore, meanwhile: str = "") -> Find
 
 
 def check_objects(content: JsonObject, *names: str) -> None:
-    """Raise unless these members of a content, where it has them, are objects."""
+    """Raise if one of these members of a content is no object."""
     for name in names:
         if not isinstance(content.get(name, {}), dict):
             raise FormatError(f"{name} is no object")

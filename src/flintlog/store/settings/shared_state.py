@@ -1,4 +1,4 @@
-"""What the members of a ledger's group know in common besides messages, as messages of their log.
+"""The state that the members of a ledger's group share besides messages, as messages of their log.
 
     rmq_sys_flintlog_state, queue 0
     ─┬─────────────┬─────────────┬────────┬────────┬─
@@ -8,10 +8,9 @@
     properties   STATE = whole | change      PIECE = number/count: a state that is too long for one message
     body         {"consumerOffset": {"orders@billing": {"0": 15}}, "topics": {...}, "delayOffset": {...}}
 
-A part is replaced as a whole, but for the offsets of consumers: of those a change names the keys that have changed,
-null for one that is gone. Values are absolute, so a change that is there twice changes nothing. The pieces of one state
-lie one behind the other; of what its leader did not finish nothing counts. Nothing here reads or writes: see
-`state_log.py`.
+A part is replaced as a whole. Only consumers' offsets are changed by key, with null for a deleted one. Values are
+absolute, so a duplicate change has no effect. The pieces of one state follow each other; a state that its leader did
+not finish does not count. This module does no I/O: see `state_log.py`.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ State: TypeAlias = dict[str, Part]
 
 
 class Change(msgspec.Struct, frozen=True):
-    """What one leader said: everything (`is_whole`), or some parts."""
+    """One leader's change: the whole state (`is_whole`), or some parts."""
 
     parts: State
     is_whole: bool = False
@@ -73,7 +72,7 @@ def encode_change(change: Change, piece_bytes: int) -> list[Message]:
 
 
 def parse_piece(properties: Mapping[str, str], body: bytes) -> Piece | None:
-    """What a message of the state's topic says; None when that is nothing."""
+    """The piece in a message of the state's topic; None when it has none."""
     kind, (number, _, count) = properties.get(_KIND), properties.get(_PIECE, "").partition("/")
     if kind not in (_WHOLE, _CHANGE) or not (number.isdecimal() and count.isdecimal()):
         return None
@@ -83,7 +82,7 @@ def parse_piece(properties: Mapping[str, str], body: bytes) -> Piece | None:
 
 
 class Assembly:
-    """Puts pieces together, in the order of their queue."""
+    """Joins pieces, in the order of their queue."""
 
     def __init__(self) -> None:
         self._pieces: list[Piece] = []
@@ -122,5 +121,5 @@ def merged(state: State, change: Change) -> State:
     found = {**state, **change.parts}
     if OFFSETS in change.parts:
         offsets = {**state.get(OFFSETS, {}), **change.parts[OFFSETS]}
-        found[OFFSETS] = {key: told for key, told in offsets.items() if told is not None}
+        found[OFFSETS] = {key: kept for key, kept in offsets.items() if kept is not None}
     return found

@@ -1,14 +1,14 @@
 """Which SQL filters consumer groups have registered: `config/consumerFilter.json`, and the bitmap of each message.
 
     register ──▶ born ──▶ tried with each message that is dispatched ──▶ its bits in the queue's extension
-    unregister ──▶ dead, still tried for a day, so that a group that comes back finds its bits ──▶ forgotten
+    unregister ──▶ dead, still tried for a day, so that a group that returns finds its bits ──▶ forgotten
 
 With `enable_calc_filter_bit_map` and `enable_consume_queue_ext` a reader of a registered group skips messages that
 did not pass without reading them: `store.get(topic, queue_id, offset, filter=store.subscriptions.get(group, topic))`.
 
-Invariant: the bits of a message that was stored after a subscription was born are complete. So a subscription is first
-tried and then born, and one that is tried no longer judges no entry any more. The rules are RocketMQ's
-ConsumerFilterManager's, but for one: an expression that does not parse raises and leaves the old one as it was.
+Invariant: a message that was stored after a subscription was born has the subscription's bits. So a subscription is
+tried before it is born, and after it is no longer tried it judges no entry. The rules are those of RocketMQ's
+ConsumerFilterManager, with one exception: an expression that does not parse raises and leaves the old one as it was.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Subscription:
 
 
 class Subscriptions:
-    """The table of one store. Any thread may call; the dispatching thread reads whole tables that are only replaced."""
+    """The table of one store. Any thread may call; the tables that dispatch reads are replaced, not changed."""
 
     def __init__(self, file: JsonFile, bloom: BloomFilter, now_ms: Milliseconds, *, read_only: bool) -> None:
         self.file = file
@@ -124,7 +124,7 @@ class Subscriptions:
         if old is not None:
             old.is_tried = False
         self._replace(topic, {**self._by_topic.get(topic, {}), group: made})
-        # From here on it is tried: what is stored after this moment has its bits.
+        # It is tried from here on: messages that are stored after this moment have its bits.
         made.judge = GroupFilter.of(group, topic, condition, self._bloom, self._now_ms())
         return made
 
@@ -184,15 +184,15 @@ class Subscriptions:
     # ------------------------------------------------------------------ the file
 
     def load(self) -> None:
-        """Read the file, once. Nobody has asked yet: everybody counts as gone, and what bitmaps say of them stays true.
+        """Read the file, once. All groups count as unregistered until they register; their bits stay valid.
 
-        If the bitmaps were laid out otherwise, what is known of the groups is of no use and is dropped.
+        If the bitmaps had another size, the file is ignored.
         """
         if self._is_loaded:
             return
-        told = self.file.load(lambda content: check_objects(content, "filterDataByTopic"))
+        found_content = self.file.load(lambda content: check_objects(content, "filterDataByTopic"))
         self._is_loaded = True
-        topics = None if told is None else told.get("filterDataByTopic")
+        topics = None if found_content is None else found_content.get("filterDataByTopic")
         found: dict[str, dict[str, Subscription]] = {}
         for topic, entry in topics.items() if isinstance(topics, dict) else ():
             groups = entry.get("groupFilterData") if isinstance(entry, dict) else None

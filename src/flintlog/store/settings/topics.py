@@ -1,12 +1,12 @@
-"""The topics of a store: how many queues, who may do what, which kind of queue. Kept in `config/topics.json`.
+"""The topics of a store: number of queues, permissions, kind of queue. Kept in `config/topics.json`.
 
     store.topics.create("orders", read_queue_nums=4, write_queue_nums=4)
     store.topics.change("orders", perm=READ)
 
-A put asks nothing here: like RocketMQ's own store, this one takes a message for any topic, created or not. A topic's
-configuration is for those around the store: consumers (which queues there are, whether the topic may be read), brokers
-that open the directory, and the kind of queue that is made for its messages (`queue.type`). In a store with light
-queues every light topic (%LMQ%...) is there, with one queue, and is never written down.
+A put does not check them: like RocketMQ's own store, this one takes a message for any topic, created or not. The
+configuration matters to consumers (which queues there are, whether the topic may be read), to brokers that open the
+directory, and for the kind of queue that is made (`queue.type`). In a store with light queues every light topic
+(%LMQ%...) exists, with one queue, and is in no file.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _CHOICES: Final = {
 }
 _RANGES: Final = {"reserve.time": (-1, (1 << 63) - 1), "lite.topic.expiration": (-1, 43_200)}
 _FIXED: Final = (QUEUE_TYPE, "cleanup.policy")
-"""Attributes that RocketMQ lets nobody change once a topic is there."""
+"""Attributes that RocketMQ does not change after a topic was created."""
 
 
 class TopicConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -93,7 +93,7 @@ SYSTEM_TOPICS: Final = (
     _system("RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC"),
     _system(TIMER_TOPIC),
 )
-"""What every broker has before anybody created a topic, but for those that carry its own name or its cluster's."""
+"""The topics of every new broker, except those with its own name or its cluster's."""
 
 
 def retry_topic(group: str) -> str:
@@ -212,7 +212,7 @@ class Topics:
         if self._table.get(name) is not None:
             self._table.remove(name)
         elif not self._has_queues(name):
-            self._wait_dispatched()  # what was put a moment ago may have no queue yet
+            self._wait_dispatched()  # a message that was just put may have no queue yet
             if not self._has_queues(name):
                 raise InvalidTopic(f"there is no topic {name!r}")
         self._remove(plain_text(name))

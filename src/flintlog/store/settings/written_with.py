@@ -1,8 +1,8 @@
 """`flintlog/options.json`: the options that a store's bytes depend on, as its last writer had them.
 
-A directory is looked at, repaired and restored without its configuration. File lengths tell most sizes, but not of
-files that are gone. How long a delay level is does not stand in the log at all: only the queue entry of a delayed
-message has its delivery time. So an opening for writing leaves these options in the directory.
+Commands inspect, repair and restore a directory without its configuration. File lengths show most sizes, but not those
+of deleted files. The log does not have the length of a delay level: only the queue entry of a delayed message has its
+delivery time. So an opening for writing notes these options in the directory.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _EARLIER_NAMES: Final = {
     "enable_dleger_commit_log": "enable_dledger_commit_log",
     "dleger_self_id": "dledger_self_id",
 }
-"""Earlier builds left options under these names in stores and backups."""
+"""Earlier versions noted options under these names in stores and backups."""
 OPTIONS: Final = (DELAY_LEVELS, "mapped_file_size_commit_log", *DERIVED_FILES, "topic_queue_types")
 
 
@@ -52,18 +52,18 @@ class _Options(msgspec.Struct):
 
 
 def note_options(paths: StorePaths, config: StoreConfig, medium: Medium) -> None:
-    """Leave the options of a store that was opened for writing; nothing is written if they are there already."""
+    """Note the options of a store that was opened for writing, unless they are noted already."""
     options: dict[str, Value] = {name: getattr(config, name) for name in OPTIONS}
     options["topic_queue_types"] = dict(config.topic_queue_types)
     if load_options(paths, medium) != options:
         try:
             _note(paths, medium).save(_Options(options))
         except (DiskError, DiskFull) as error:
-            log.warning("the options of the store are not noted: %s", error)  # nothing that is served depends on it
+            log.warning("the options of the store are not noted: %s", error)  # a running store does not need the note
 
 
 def load_options(paths: StorePaths, medium: Medium) -> dict[str, Value]:
-    """The options that the last writer left; empty when nobody did, or when the note is not believed."""
+    """The options that the last writer noted; empty without a note, or if it is not believed."""
     found = _note(paths, medium).load().checked
     options = {} if found is None else by_their_names(found.options)
     return {name: value for name, value in options.items() if name in OPTIONS}
