@@ -25,8 +25,8 @@ from flintlog.format.ledger import INDEX_RECORD_SIZE
 from flintlog.format.names import is_number, parse_queue_id, parse_segment_name
 from flintlog.format.queue_entry import BATCH_ENTRY_SIZE, ENTRY_SIZE, QueueKey
 from flintlog.maintenance.inspect.inference import index_layout, log_file_size
+from flintlog.store.log.misnamed import find_misnamed, list_log
 from flintlog.store.paths import find_rocksdb
-from flintlog.store.recovery.misnamed import find_misnamed, list_log
 from flintlog.store.settings.json_file import read_config
 
 if TYPE_CHECKING:

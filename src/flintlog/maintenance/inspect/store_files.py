@@ -27,6 +27,7 @@ from flintlog.maintenance.inspect.delay_levels import format_levels, see_levels,
 from flintlog.maintenance.inspect.find_files import SEALED, find_index, find_log, find_queues, find_segments
 from flintlog.maintenance.inspect.inference import Inferred
 from flintlog.store.log.checkpoint import CheckpointFile
+from flintlog.store.log.misnamed import Misnamed
 from flintlog.store.log.record_crc import crc_to_check
 from flintlog.store.options.values import DEFAULT_DELAY_LEVELS_MS, parse_delay_levels
 from flintlog.store.paths import (
@@ -38,7 +39,6 @@ from flintlog.store.paths import (
     with_found_ledger,
 )
 from flintlog.store.queues.deleted_queues import FOR_EVER, load_deleted
-from flintlog.store.recovery.misnamed import Misnamed
 from flintlog.store.recovery.published_end import WrittenLog, published_end
 from flintlog.store.recovery.stop_marker import StopMarker
 from flintlog.store.settings.written_with import DELAY_LEVELS, Value, load_options

@@ -20,7 +20,7 @@ from flintlog.errors import DamagedStore
 from flintlog.format.names import segment_name
 from flintlog.maintenance.inspect.store_files import StoreFiles
 from flintlog.maintenance.repair.repair_plan import MISNAMED, Step
-from flintlog.store.recovery.misnamed import Misnamed, refuse_misnamed
+from flintlog.store.log.misnamed import Misnamed, refuse_misnamed
 
 COMPARED_BYTES = 4 * 1024 * 1024
 

@@ -27,12 +27,12 @@ from flintlog.store.dispatch.external.dispatch_journal import Published
 from flintlog.store.dispatch.external.follower import ExternalDispatcher
 from flintlog.store.dispatch.external.handshake import Handshake
 from flintlog.store.log.batch_markers import ClosingMarker, find_markers
+from flintlog.store.log.misnamed import Misnamed, find_misnamed, list_log, refuse_misnamed
 from flintlog.store.log.segment_bytes import held
 from flintlog.store.model.recovery_report import Finding, RecoveryReport
 from flintlog.store.options.store_config import StoreConfig
 from flintlog.store.recovery.batch_notes import BatchNotes, settle_opened_batch
 from flintlog.store.recovery.lost_log import had_log
-from flintlog.store.recovery.misnamed import Misnamed, find_misnamed, list_log, refuse_misnamed
 from flintlog.store.recovery.opening import Opening
 from flintlog.store.recovery.pending_cut import PendingCut
 from flintlog.store.recovery.published_end import WrittenLog, published_end

@@ -35,11 +35,11 @@ from flintlog.format.ledger import blank_at, size_at
 from flintlog.format.record import parse_record
 from flintlog.kernel import Scan, ScanStop
 from flintlog.store.log.damage import Damage, DamageMap
+from flintlog.store.log.misnamed import Misnamed
 from flintlog.store.log.record_crc import WRONG, RecordCrc
 from flintlog.store.log.segment_bytes import find_intact, held, written_end
 from flintlog.store.model.recovery_report import Finding
 from flintlog.store.recovery.lost_log import Reached, note_short_log
-from flintlog.store.recovery.misnamed import Misnamed
 from flintlog.store.runtime.jobs import Progress
 
 log = logging.getLogger(__name__)
