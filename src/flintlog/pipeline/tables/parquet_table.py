@@ -36,7 +36,7 @@ _ADVICE: Final = "restore the file, or export into a new table"
 
 
 class TableSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """What every batch of a table has in common."""
+    """The options that all batches of a table share."""
 
     format_version: int = FORMAT_VERSION
     topics: list[str] | None = None

@@ -27,7 +27,7 @@ LONG_MAX = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """What the declaration of an option adds to its field; `group` begins a new group of the page at this option."""
+    """The declaration of an option beside its field; `group` begins a new group of the page at this option."""
 
     rocketmq: str | None = None
     _: KW_ONLY

@@ -1,4 +1,4 @@
-"""What one `get` adds to the figures: totals, those of its group, and the group's lag.
+"""Adds one `get` to the figures: to the totals, to those of its group, and to the group's lag.
 
 RocketMQ measures the lag from the last entry that a page looked at, whether it passed the filter or not, to the end of
 the log, and from the store time of the last message to now. A group that has read everything has no lag.

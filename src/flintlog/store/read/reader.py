@@ -327,7 +327,7 @@ class Reader:
         )
 
     def _fault_in(self, seen: Scan, physical_offset: int) -> str | None:
-        """What is wrong with the record at this offset."""
+        """The fault of the record at this offset; None if it is intact."""
         if seen.count == 1 and seen.reason is ScanStop.LIMIT:
             return None
         known = self._damage.at(physical_offset)

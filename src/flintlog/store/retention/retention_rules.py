@@ -62,7 +62,7 @@ class RetentionRules:
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """What follows from how full the disks are. A flag that is None stays as it is."""
+    """The consequences of how full the disks are. A flag that is None stays as it is."""
 
     log_is_full: bool | None
     queues_are_full: bool | None
@@ -113,7 +113,7 @@ def _clamp(value: int, low: int, high: int) -> int:
 def judge_space(
     rules: RetentionRules, log_percents: Iterable[int], queue_percent: int, own_share: float | None = None
 ) -> Space:
-    """What follows from how full the disks are.
+    """Decide by how full the disks are.
 
     `own_share` is the used share of the store's part, if several stores divide a disk.
     """

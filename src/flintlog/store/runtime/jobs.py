@@ -5,7 +5,7 @@ the clock:
 
     the system's clock        a thread per job, which sleeps until the job is due or nudged
     another clock             the same, but it reads the clock every few milliseconds of real time
-    a clock turned by hand    no thread: the thread that turns the clock runs the jobs before `turn` returns
+    a clock turned by hand    no thread: the call that turns the clock runs the due jobs before it returns
 
 So a test that advances a fake clock finds all due work done, without waiting. A clock that was turned back makes every
 job due once, because the old due times mean nothing any more; a thread notices that within a minute.

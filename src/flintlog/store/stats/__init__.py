@@ -1,1 +1,1 @@
-"""What a store counts, under RocketMQ's names, and how it is shown to Prometheus."""
+"""Figures of a store under RocketMQ's names, and a collector for Prometheus."""

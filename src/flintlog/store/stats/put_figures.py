@@ -21,7 +21,7 @@ from flintlog.store.queues.queue_table import QueueTable
 
 
 class QueuePuts(NamedTuple):
-    """What was put to one queue since the last look."""
+    """The puts to one queue since the last look."""
 
     topic: str
     queue_id: int
@@ -54,7 +54,7 @@ class PutFigures:
         }
 
     def take(self) -> list[QueuePuts]:
-        """What was put since the last look."""
+        """The puts to each queue since the last look."""
         end = self._log_end()
         if end == self._seen_end and not self._lagging:
             return []

@@ -157,7 +157,7 @@ class StoreStatsService:
 
     @property
     def topics(self) -> Mapping[str, PutTotals]:
-        """What was put to each topic since the start."""
+        """Messages and bytes put to each topic since the start."""
         return self._topic_totals()
 
     # -- once a second
