@@ -54,6 +54,7 @@ from flintlog.store.log.checkpoint import CheckpointFile
 from flintlog.store.options.store_config import StoreConfig
 from flintlog.store.paths import StorePaths, with_found_ledger
 from flintlog.store.queues.deleted_queues import load_deleted
+from flintlog.store.recovery.given_offsets import note_given_offsets
 from flintlog.store.recovery.swap import begin_swap, finish_swap, rebuild_room
 from flintlog.store.runtime.jobs import Progress
 
@@ -197,6 +198,7 @@ class _Rebuild:
         except BaseException:
             remove_leftovers(room, self._medium)  # nothing of it is used before the swap has begun
             raise
+        note_given_offsets(self._paths, self._config, self._medium, self._report.log_end)
         begin_swap(self._paths, self._medium, self._names(), self._report.log_end, checkpoint)
         finish_swap(self._paths, self._medium)
 

@@ -369,3 +369,23 @@ def test_queues_are_built_of_the_kind_that_the_configuration_names(tmp_path: Pat
     assert repair(root, config).left == []
     with open_store(root, config) as store:
         assert [queue.max_offset for queue in store.queues()] == [1]
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_offsets_that_only_the_queues_know_are_not_given_again(tmp_path: Path, is_clean: bool) -> None:
+    with open_store(tmp_path, SMALL) as store:
+        for number in range(60):
+            store.put(Message("orders", bytes(3000), queue_id=number % 2))
+        given = store.max_offset("orders", 0)
+    if not is_clean:
+        (tmp_path / "abort").write_bytes(b"4711")
+    _, *later = sorted((tmp_path / "commitlog").iterdir())
+    assert later
+    for path in later:  # the log has lost its end
+        path.unlink()
+    report = repair(tmp_path, SMALL)
+    assert "short-log" in [message.why for message in report.lost]
+    for more in range(2):
+        with open_store(tmp_path, SMALL) as store:
+            assert store.put(Message("orders", b"next")).queue_offset == given + more
+    assert ids(verify(tmp_path, SMALL)) == {"queue-gap"}

@@ -325,3 +325,26 @@ def test_light_and_batch_queues_and_extensions_of_our_own_stores(spark: SparkSes
     fill(tmp_path / "ext", 200, enable_consume_queue_ext=True, mapped_file_size_consume_queue_ext=2048)
     rebuild(spark, tmp_path / "ext", config=config, into=tmp_path / "new", split_bytes=10_000)
     assert_same(tmp_path / "new", tmp_path / "ext")
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_offsets_that_only_the_old_queues_know_are_not_given_again(
+    spark: SparkSession, tmp_path: Path, is_clean: bool
+) -> None:
+    store = tmp_path / "store"
+    config = small_config()
+    with open_store(store, config) as running:
+        for _ in range(50):
+            running.put(Message("orders", bytes(3000)))
+        given = running.max_offset("orders", 0)
+    if not is_clean:
+        (store / "abort").write_bytes(b"4711")
+    _, *later = sorted((store / "commitlog").iterdir())
+    assert later
+    for path in later:  # the log has lost its end
+        path.unlink()
+    report = rebuild(spark, store, config=config)
+    assert report.record_count < given
+    for more in range(2):
+        with open_store(store, config) as running:
+            assert running.put(Message("orders", b"next")).queue_offset == given + more

@@ -27,6 +27,7 @@ from flintlog.disk.media.ownership import take_after, take_all_after
 from flintlog.disk.places import local_path
 from flintlog.errors import DamagedStore, StoreInUse
 from flintlog.format import names
+from flintlog.format.queue_entry import QueueKey
 from flintlog.maintenance.inspect.store_files import StoreFiles, look_at, refuse_ledger, refuse_member
 from flintlog.maintenance.repair.delay_offsets import bring_delay_offsets_back
 from flintlog.maintenance.repair.held_store import hold
@@ -41,6 +42,7 @@ from flintlog.maintenance.repair.right_names import names_not_to_be_given, plan_
 from flintlog.maintenance.repair.undoing import Undo
 from flintlog.maintenance.verify.verify import Verification, verify
 from flintlog.store.dispatch.external.handshake import without_dispatcher
+from flintlog.store.queues.deleted_queues import FOR_EVER, DeletedQueue, load_deleted
 from flintlog.store.recovery.stop_marker import stop_vouching
 from flintlog.store.runtime.note_file import NoteFile, parse_note
 
@@ -146,7 +148,7 @@ def repair(
         report.steps += steps
         report.notes += [note for note in _guessed(files, report.steps) if note not in report.notes]
         report.lost += [message for message in plan.lost if message not in report.lost]
-        report.kept_in = _Repairer(files, seen, undo, on_step or (lambda step: None)).run(steps)
+        report.kept_in = _Repairer(files, seen, plan.lost, undo, on_step or (lambda step: None)).run(steps)
     harm = None if not report.steps else _find_harm(root, config, medium, before, undo)
     if harm is not None:
         _take_back(files, undo, harm)
@@ -200,9 +202,12 @@ def _load_journal(files: StoreFiles) -> _Journal | None:
 class _Repairer:
     """One round: the steps of one plan."""
 
-    def __init__(self, files: StoreFiles, seen: Verification, undo: Undo, on_step: OnStep) -> None:
+    def __init__(
+        self, files: StoreFiles, seen: Verification, lost: Sequence[LostMessage], undo: Undo, on_step: OnStep
+    ) -> None:
         self._files = files
         self._seen = seen
+        self._lost = lost
         self._undo = undo
         self._medium = files.medium
         self._on_step = on_step
@@ -318,8 +323,20 @@ class _Repairer:
 
     def _drop_derived(self, *others: str) -> None:
         """Drop all queues and the index: without the checkpoint an opening builds all of them again."""
+        self._note_given_offsets()
         self._stop_vouching()
         self._drop((*_DERIVED, *others))
+
+    def _note_given_offsets(self) -> None:
+        """Only the queues know the offsets of messages that the log has lost with its end."""
+        next_offsets: dict[QueueKey, int] = {}
+        for message in self._lost:
+            if message.why == "short-log" and message.topic is not None and message.queue_id is not None:
+                key, stop = (message.topic, message.queue_id), (message.queue_offset or 0) + message.message_count
+                next_offsets[key] = max(next_offsets.get(key, 0), stop)
+        load_deleted(self._files.paths.deleted, self._medium).add(
+            DeletedQueue(*key, next_offset, FOR_EVER) for key, next_offset in next_offsets.items()
+        )
 
     def _stop_vouching(self) -> None:
         if self._is_marked:
