@@ -18,6 +18,7 @@ from flintlog import Message, open_store
 from flintlog.cli.main import run
 from flintlog.errors import DamagedStore, InvalidConfig, InvalidMessage, StoreInUse
 from flintlog.pipeline.export import ExportOptions, export
+from flintlog.pipeline.jobs.replay_source import guess_form
 from flintlog.pipeline.replay import ReplayOptions, ReplayReport, replay
 from flintlog.store.model.compression import decompress
 
@@ -224,3 +225,22 @@ def test_the_command_replays_and_says_so(
     assert "was done before" in capsys.readouterr().err
     assert run([*arguments, "--shift", "soon"]) == 2
     assert run(["pipeline", "replay", str(tmp_path / "nowhere"), str(tmp_path / "target")]) == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "form"),
+    [
+        ("_delta_log/0.json", "delta"),
+        ("metadata/version-hint.text", "iceberg"),
+        ("_flintlog/catalog.db", "iceberg"),  # its first batch was not committed yet
+        ("_flintlog/table.json", "parquet"),
+        ("topic=orders/day=2026-11-16/a.parquet", "parquet"),
+        ("a.parquet", "parquet"),
+        ("commitlog/00000000000000000000", "store"),
+    ],
+)
+def test_the_form_of_a_source_is_found_from_its_files(tmp_path: Path, name: str, form: str) -> None:
+    file = tmp_path / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.touch()
+    assert guess_form(str(tmp_path)) == form
