@@ -362,10 +362,10 @@ def test_a_number_that_cannot_be_one(store: Store, ask: Callable[[Any], object])
         lambda store: store.scan(topics=[7]),
         lambda store: store.scan(topics=["a/b"]),
         lambda store: store.scan(topics=7),
-        lambda store: store.arrival_wait(None),
-        lambda store: store.arrival_wait("orders"),
-        lambda store: store.arrival_wait([["orders"]]),
-        lambda store: store.arrival_wait([b"orders"]),
+        lambda store: store._host.arrival_wait(None),
+        lambda store: store._host.arrival_wait("orders"),
+        lambda store: store._host.arrival_wait([["orders"]]),
+        lambda store: store._host.arrival_wait([b"orders"]),
     ],
 )
 def test_a_topic_in_a_question_that_cannot_be_one(store: Store, ask: Callable[[Any], object]) -> None:

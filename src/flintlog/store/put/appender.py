@@ -344,8 +344,10 @@ def _is_special_in_batch(message: Message) -> bool:
 def plainly_named(message: Message) -> Message:
     """The message with its topic as a plain `str`: a subclass with its own comparison must not become a table's key."""
     topic = message.topic
-    if type(topic) is str or not isinstance(topic, str):
+    if type(topic) is str:
         return message
+    if not isinstance(topic, str):
+        raise InvalidTopic(f"a topic is text, not {type(topic).__name__}")
     return msgspec.structs.replace(message, topic=plain_text(topic))
 
 
