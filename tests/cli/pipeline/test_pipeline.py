@@ -6,9 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 
 from flintlog.cli.main import run
+from flintlog.cli.pipeline.commands import JOBS, pipeline
 
 
 def test_help_and_refusals_do_not_wait_for_spark(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -48,3 +50,14 @@ def test_a_query_that_fails_says_why_and_leaves_nothing_in_the_working_directory
     assert [path.name for path in tmp_path.iterdir()] == ["store"]
     assert ended.returncode == 3
     assert "the query failed: 'false' is not true!" in ended.stderr
+
+
+@pytest.mark.parametrize("job", JOBS)
+def test_a_job_has_no_master_of_its_own_and_takes_settings(job: str, capsys: pytest.CaptureFixture[str]) -> None:
+    command = pipeline.get_command(click.Context(pipeline), job)
+    assert command is not None
+    options = {option.name: option for option in command.params}
+    assert options["master"].to_info_dict()["default"] is None, "a default would override what is configured"
+    assert options["conf"].to_info_dict()["multiple"]
+    assert run(["pipeline", job, "a", "b", "--conf", "no-value"]) == 2
+    assert "NAME=VALUE" in capsys.readouterr().err

@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 from flintlog.cli.group import Entry, LazyGroup
+from flintlog.cli.parameters import to_pairs
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Command = TypeVar("Command", bound=Callable[..., object])
+_TABLES = "spark.sql.warehouse.dir"
 
 JOBS: Mapping[str, Entry] = {
     "compact": Entry("flintlog.cli.pipeline.compact", "compact", "Write the latest message of every key elsewhere."),
@@ -33,25 +35,35 @@ JOBS: Mapping[str, Entry] = {
 pipeline = LazyGroup("pipeline", JOBS, "Run a job on Spark: on all cores of this machine, or on a cluster.")
 
 
-def master_option(command: Command) -> Command:
-    """Give a command `--master`."""
-    return click.option("--master", default="local[*]", show_default=True, help="Spark's master.")(command)
+def session_options(command: Command) -> Command:
+    """Give a command `--master` and `--conf`; it receives them as `master` and `conf`."""
+    command = click.option(
+        "--conf",
+        multiple=True,
+        metavar="NAME=VALUE",
+        callback=to_pairs,
+        help="A setting of Spark's, such as spark.ui.enabled=true; may be repeated.",
+    )(command)
+    return click.option("--master", help="Spark's master.  [the one that is configured, or local[*]]")(command)
 
 
 @contextmanager
-def session(master: str) -> Iterator[SparkSession]:
+def session(master: str | None, conf: Mapping[str, str]) -> Iterator[SparkSession]:
     """A session for one command; a session that was already running is used and not stopped."""
     from flintlog.pipeline.session import get_session, is_running
+    from flintlog.pipeline.spark.configured import load_configured
 
-    was_running = is_running()
+    if is_running():
+        yield get_session()
+        return
     # Spark would make a directory for tables in the working directory, though no command here has tables.
     with tempfile.TemporaryDirectory(prefix="flintlog-tables-", ignore_cleanup_errors=True) as tables:
-        spark = get_session(master, {"spark.sql.warehouse.dir": tables})
+        is_set = _TABLES in load_configured()
+        spark = get_session(master, {**({} if is_set else {_TABLES: tables}), **conf})
         try:
             yield spark
         finally:
-            if not was_running:
-                spark.stop()
+            spark.stop()
 
 
 @contextmanager

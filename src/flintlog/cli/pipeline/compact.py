@@ -9,7 +9,7 @@ import click
 
 from flintlog.cli.output import Output
 from flintlog.cli.parameters import LocalPath, output_option
-from flintlog.cli.pipeline.commands import master_option, progress_bar, session
+from flintlog.cli.pipeline.commands import progress_bar, session, session_options
 
 
 @click.command("compact")
@@ -31,7 +31,7 @@ from flintlog.cli.pipeline.commands import master_option, progress_bar, session
 @click.option(
     "--config", type=LocalPath(exists=True, dir_okay=False), help="The new store's broker.conf, or JSON or TOML."
 )
-@master_option
+@session_options
 @output_option
 def compact(
     store: str,
@@ -43,7 +43,8 @@ def compact(
     keep_keyless: bool,
     allow_data_loss: bool,
     config: str | None,
-    master: str,
+    master: str | None,
+    conf: dict[str, str],
     output: Output,
 ) -> None:
     """Write the latest message of every key of each topic of STORE (a directory, or a glob of several).
@@ -63,7 +64,7 @@ def compact(
         config=config,
     )
     find_logs((store,), strict=not allow_data_loss)  # before anyone waits for Spark to start
-    with session(master) as spark, progress_bar("compacting") as progress:
+    with session(master, conf) as spark, progress_bar("compacting") as progress:
         report = run(spark, store, into, form=form, options=options, progress=progress)
     output.record(asdict(report))
     if report.keyless and not keep_keyless:

@@ -10,7 +10,7 @@ import click
 
 from flintlog.cli.output import Output
 from flintlog.cli.parameters import LocalPath, Seconds, config_option, output_option
-from flintlog.cli.pipeline.commands import master_option, progress_bar, session
+from flintlog.cli.pipeline.commands import progress_bar, session, session_options
 from flintlog.cli.pipeline.export import stopped_by_signals
 
 if TYPE_CHECKING:
@@ -21,10 +21,18 @@ if TYPE_CHECKING:
 @click.argument("store", type=LocalPath(path_type=Path))
 @click.option("--once", is_flag=True, help="Dispatch what may be read now, and end.")
 @click.option("--interval", type=Seconds(0.01), default=0.1, show_default=True, help="Seconds between batches.")
-@master_option
+@session_options
 @config_option
 @output_option
-def dispatch(store: Path, once: bool, interval: float, master: str, config: StoreConfig, output: Output) -> None:
+def dispatch(
+    store: Path,
+    once: bool,
+    interval: float,
+    master: str | None,
+    conf: dict[str, str],
+    config: StoreConfig,
+    output: Output,
+) -> None:
     """Build the consume queues and the index of STORE while another process writes it, until interrupted.
 
     That process opens the store with dispatch="external" and the same options. If the job is killed at any moment and
@@ -36,7 +44,7 @@ def dispatch(store: Path, once: bool, interval: float, master: str, config: Stor
     from flintlog.store.paths import StorePaths
 
     check_given_away(StorePaths.of(store.absolute(), config), LocalMedium())  # before anyone waits for Spark to start
-    with stopped_by_signals() as stop, session(master) as spark, progress_bar("dispatching") as progress:
+    with stopped_by_signals() as stop, session(master, conf) as spark, progress_bar("dispatching") as progress:
         report = run(spark, store, config=config, once=once, stop=stop, interval_s=interval, progress=progress)
     output.record(asdict(report))
     if report.serial_because is not None:

@@ -14,7 +14,7 @@ import click
 from flintlog.cli.names import TOPIC
 from flintlog.cli.output import Output
 from flintlog.cli.parameters import LocalPath, Seconds, output_option
-from flintlog.cli.pipeline.commands import master_option, progress_bar, session
+from flintlog.cli.pipeline.commands import progress_bar, session, session_options
 
 
 @click.command("export")
@@ -35,7 +35,7 @@ from flintlog.cli.pipeline.commands import master_option, progress_bar, session
 @click.option("--interval", type=Seconds(0.1), default=10.0, show_default=True, help="Seconds, with --follow.")
 @click.option("--catalog", help="The Iceberg catalog, as pyiceberg knows it; else one is made in TABLE.")
 @click.option("--identifier", default="rocketmq.messages", show_default=True, help="The table's name in a catalog.")
-@master_option
+@session_options
 @output_option
 def export(
     store: str,
@@ -50,7 +50,8 @@ def export(
     interval: float,
     catalog: str | None,
     identifier: str,
-    master: str,
+    master: str | None,
+    conf: dict[str, str],
     output: Output,
 ) -> None:
     """Add the messages of STORE (a directory, or a glob of several) to TABLE, partitioned by topic and day.
@@ -72,7 +73,7 @@ def export(
     )
     name = None if catalog is None else IcebergName(catalog, identifier)
     find_logs((store,), strict=not allow_data_loss)  # before anyone waits for Spark to start
-    with session(master) as spark, progress_bar("exporting") as progress:
+    with session(master, conf) as spark, progress_bar("exporting") as progress:
         if not is_following:
             report = run(spark, store, table, form=form, name=name, options=options, progress=progress)
             output.record(asdict(report))

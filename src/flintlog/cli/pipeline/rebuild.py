@@ -11,7 +11,7 @@ import click
 from flintlog.cli.names import TOPIC
 from flintlog.cli.output import Output
 from flintlog.cli.parameters import LocalPath, look, output_option, store_config_option
-from flintlog.cli.pipeline.commands import master_option, progress_bar, session
+from flintlog.cli.pipeline.commands import progress_bar, session, session_options
 
 if TYPE_CHECKING:
     from flintlog.store.options.store_config import StoreConfig
@@ -23,11 +23,17 @@ if TYPE_CHECKING:
 @click.option(
     "--into", type=LocalPath(path_type=Path), help="An empty directory for the result; the store is not changed."
 )
-@master_option
+@session_options
 @store_config_option
 @output_option
 def rebuild(
-    store: Path, topics: tuple[str, ...], into: Path | None, master: str, config: StoreConfig | None, output: Output
+    store: Path,
+    topics: tuple[str, ...],
+    into: Path | None,
+    master: str | None,
+    conf: dict[str, str],
+    config: StoreConfig | None,
+    output: Output,
 ) -> None:
     """Build the consume queues and the index of STORE again, from its log alone.
 
@@ -40,7 +46,7 @@ def rebuild(
 
     find_logs((str(store),))  # before anyone waits for Spark to start
     config = guessed_config(look(store, None, output)) if config is None else config
-    with session(master) as spark, progress_bar("reading the log") as progress:
+    with session(master, conf) as spark, progress_bar("reading the log") as progress:
         report = run(spark, store, config=config, topics=topics, into=into, progress=progress)
     output.record(asdict(report))
     if report.serial_because is not None:

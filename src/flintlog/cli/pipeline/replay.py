@@ -9,7 +9,7 @@ import click
 
 from flintlog.cli.output import Output
 from flintlog.cli.parameters import LocalPath, output_option, to_pairs
-from flintlog.cli.pipeline.commands import master_option, progress_bar, session
+from flintlog.cli.pipeline.commands import progress_bar, session, session_options
 from flintlog.cli.times import parse_ms, parse_span_ms
 
 
@@ -49,7 +49,7 @@ def _to_names(context: click.Context, parameter: click.Parameter, values: tuple[
 @click.option("--again", is_flag=True, help="Put them again, even if this replay was done before.")
 @click.option("--allow-data-loss", is_flag=True, help="Skip damage.")
 @click.option("--config", type=LocalPath(exists=True, dir_okay=False), help="The store's broker.conf, or JSON or TOML.")
-@master_option
+@session_options
 @output_option
 def replay(
     source: str,
@@ -60,7 +60,8 @@ def replay(
     again: bool,
     allow_data_loss: bool,
     config: str | None,
-    master: str,
+    master: str | None,
+    conf: dict[str, str],
     output: Output,
     **chosen: object,
 ) -> None:
@@ -77,7 +78,7 @@ def replay(
 
     options = ReplayOptions(topics=topics or None, fail_on_data_loss=not allow_data_loss, **chosen)  # type: ignore[arg-type]
     check_source(source, form)  # before anyone waits for Spark to start
-    with session(master) as spark, progress_bar("replaying") as progress:
+    with session(master, conf) as spark, progress_bar("replaying") as progress:
         report = run(
             spark, source, store, form=form, options=options, name=name, again=again, config=config, progress=progress
         )

@@ -12,7 +12,7 @@ from flintlog.cli.exit_codes import ExitCode
 from flintlog.cli.names import TOPIC
 from flintlog.cli.output import Output, TableOutput
 from flintlog.cli.parameters import LocalPath, output_option, store_config_option
-from flintlog.cli.pipeline.commands import master_option, session
+from flintlog.cli.pipeline.commands import session, session_options
 from flintlog.cli.times import format_ms
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ _TABLES = (
 @click.option("--topic", "topics", multiple=True, type=TOPIC, help="Only this topic; may be given more than once.")
 @click.option("--html", type=LocalPath(dir_okay=False, path_type=Path), help="Write a page with plots to this file.")
 @click.option("--top", type=click.IntRange(1), default=20, show_default=True, help="How many keys are named.")
-@master_option
+@session_options
 @store_config_option
 @output_option
 def report(
@@ -41,7 +41,8 @@ def report(
     topics: tuple[str, ...],
     html: Path | None,
     top: int,
-    master: str,
+    master: str | None,
+    conf: dict[str, str],
     config: StoreConfig | None,
     output: Output,
 ) -> ExitCode:
@@ -53,7 +54,7 @@ def report(
     stores = find_stores(store)  # before anyone waits for Spark to start
     if html is not None and not html.absolute().parent.is_dir():
         raise InvalidConfig("the page's directory does not exist", path=html)
-    with session(master) as spark:
+    with session(master, conf) as spark:
         found = report_on(spark, stores, config=config, topics=topics, top=top)
     if html is not None:
         from flintlog.disk.media.local import LocalMedium

@@ -10,7 +10,7 @@ import click
 
 from flintlog.cli.output import Output, TableOutput
 from flintlog.cli.parameters import LocalPath, output_option, to_pairs
-from flintlog.cli.pipeline.commands import master_option, session
+from flintlog.cli.pipeline.commands import session, session_options
 
 if TYPE_CHECKING:
     from pyspark.sql import Row
@@ -32,7 +32,7 @@ _SHOWN_ROWS = 1000
     help="An option of the source; repeatable.",
 )
 @click.option("--limit", type=click.IntRange(1), help=f"At most so many rows; a table shows {_SHOWN_ROWS} by default.")
-@master_option
+@session_options
 @output_option
 def sql(
     store: str,
@@ -41,7 +41,8 @@ def sql(
     form: str,
     options: dict[str, str],
     limit: int | None,
-    master: str,
+    master: str | None,
+    conf: dict[str, str],
     output: Output,
 ) -> None:
     """Ask a question about the messages of STORE (a directory, or a glob of several): the view is `messages`.
@@ -56,7 +57,7 @@ def sql(
     from flintlog.pipeline.sql import write_answer
 
     find_logs((store,), strict=False)  # before anyone waits for Spark to start
-    with session(master) as spark:
+    with session(master, conf) as spark:
         answer = ask(spark, store, query, options=options)
         if limit is not None:
             answer = answer.limit(limit)

@@ -11,7 +11,7 @@ from flintlog.cli.exit_codes import ExitCode
 from flintlog.cli.mend.verify import show_verification
 from flintlog.cli.output import Output, TableOutput
 from flintlog.cli.parameters import output_option, store_config_option
-from flintlog.cli.pipeline.commands import master_option, progress_bar, session
+from flintlog.cli.pipeline.commands import progress_bar, session, session_options
 
 if TYPE_CHECKING:
     from flintlog.store.options.store_config import StoreConfig
@@ -22,10 +22,12 @@ _KIND_COLUMNS = ("id", "severity", "count", "first_file", "first_offset", "remed
 @click.command("verify")
 @click.argument("store")
 @click.option("--quick", is_flag=True, help="The last log file, file names and lengths, side files.")
-@master_option
+@session_options
 @store_config_option
 @output_option
-def verify(store: str, quick: bool, master: str, config: StoreConfig | None, output: Output) -> int:
+def verify(
+    store: str, quick: bool, master: str | None, conf: dict[str, str], config: StoreConfig | None, output: Output
+) -> int:
     """Prove the store in STORE (a directory, or a URI), or say what is wrong with it and where. Nothing is changed."""
     from flintlog.maintenance.inspect.store_files import look_at
     from flintlog.pipeline.verify import count_kinds, place_of
@@ -33,7 +35,7 @@ def verify(store: str, quick: bool, master: str, config: StoreConfig | None, out
 
     root, medium, _ = place_of(store)
     look_at(root, config, medium)  # before anyone waits for Spark to start
-    with session(master) as spark, progress_bar("checking the log") as progress:
+    with session(master, conf) as spark, progress_bar("checking the log") as progress:
         answer = run(spark, store, config=config, mode="quick" if quick else "full", progress=progress)
     show_verification(answer, root, output)
     if answer.findings and isinstance(output, TableOutput):
