@@ -140,7 +140,7 @@ def is_log_missing(files: StoreFiles) -> bool:
 def readable_backups(files: StoreFiles, findings: Sequence[Finding]) -> frozenset[str]:
     """The damaged config files whose `.bak` can be used."""
     from flintlog.format.config_json import parse_config_object
-    from flintlog.store.settings.preflight import check_shape
+    from flintlog.store.settings.config_shapes import check_shape
 
     found: set[str] = set()
     for finding in findings:

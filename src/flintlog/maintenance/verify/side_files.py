@@ -19,7 +19,7 @@ from flintlog.format.record import HEAD_TO_OFFSET
 from flintlog.maintenance.inspect.queue_ends import queue_end
 from flintlog.maintenance.inspect.store_files import StoreFiles
 from flintlog.store.runtime.note_file import Trust, damaged_note, parse_note
-from flintlog.store.settings.preflight import check_shape
+from flintlog.store.settings.config_shapes import check_shape
 
 _CHECKS = {
     "consumerOffset.json": check_consumer_offsets,

@@ -26,9 +26,9 @@ from flintlog.remoting import codes
 from flintlog.remoting.client import RemotingClient
 from flintlog.remoting.frame import Command
 from flintlog.remoting.server import Handler
+from flintlog.store.settings.config_shapes import Check, check_delay_offsets, check_groups, check_offsets, check_topics
 from flintlog.store.settings.consumer_offsets import LIGHT_TABLE
 from flintlog.store.settings.json_file import JsonFile, check_objects
-from flintlog.store.settings.preflight import Check, check_delay_offsets, check_groups, check_offsets, check_topics
 from flintlog.store.store import Store
 
 log = logging.getLogger(__name__)

@@ -15,8 +15,8 @@ from typing import Final
 
 from flintlog.format.config_json import JsonObject
 from flintlog.store.runtime.clock import Milliseconds
+from flintlog.store.settings.config_shapes import parse_delay_offsets
 from flintlog.store.settings.json_file import JsonFile
-from flintlog.store.settings.preflight import parse_delay_offsets
 
 FILE_NAME: Final = "delayOffset.json"
 VERSION_STEP: Final = 200

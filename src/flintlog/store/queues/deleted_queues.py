@@ -108,7 +108,7 @@ class DeletedQueues:
     def end_at(self, log_end: int) -> None:
         """The log ends there now: records that are put from there on were not deleted.
 
-        A log that ends at 0 has no deleted record, and later ones could not be told apart from them by their place.
+        A log that ends at 0 has no deleted record, and a place alone could not distinguish later records from those.
         """
         ended = [each for each in self._known.values() if each.is_deletion and log_end < each.log_end]
         if ended:

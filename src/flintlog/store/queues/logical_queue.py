@@ -1,4 +1,4 @@
-"""What every kind of queue offers.
+"""The interface of every kind of queue.
 
 A queue is derived from the commit log: the dispatcher alone writes it, in the log's order, and readers take ranges of
 entries that lie in one file. Two kinds exist. `SimpleCQ` has an entry for each message, at a place that follows from

@@ -63,7 +63,7 @@ class QueueData(ABC):
 
     @abstractmethod
     def _correct_min(self, commit_log_min: int, now_ms: int) -> None:
-        """What `correct_min_offset` does for this kind of queue."""
+        """`correct_min_offset` for this kind of queue."""
 
     def _files_changed(self) -> None:  # noqa: B027 - most kinds cache nothing
         """Files were cut or deleted: drop what was cached about them."""

@@ -24,8 +24,8 @@ from flintlog.store.queues.logical_queue import LogicalQueue
 from flintlog.store.queues.queue_table import QueueTable
 from flintlog.store.retention.holds import Hold, first_entry, say_time
 from flintlog.store.retention.unconsumed import GroupOffsets
+from flintlog.store.settings.config_shapes import parse_delay_offsets
 from flintlog.store.settings.json_file import JsonFile
-from flintlog.store.settings.preflight import parse_delay_offsets
 
 _QUEUE_ID: Final = 0
 _REMOVED: Final = "d"

@@ -22,11 +22,11 @@ from flintlog.store.filters.bloom import BloomFilter
 from flintlog.store.options.store_config import StoreConfig
 from flintlog.store.paths import StorePaths
 from flintlog.store.runtime.clock import Milliseconds
+from flintlog.store.settings.config_shapes import parse_delay_offsets
 from flintlog.store.settings.config_table import ConfigTable
 from flintlog.store.settings.consumer_offsets import ConsumerOffsets
 from flintlog.store.settings.groups import GROUP_EXTRAS, SYSTEM_GROUPS, GroupConfig
 from flintlog.store.settings.json_file import JsonFile, broken_finding
-from flintlog.store.settings.preflight import parse_delay_offsets
 from flintlog.store.settings.subscriptions import Subscriptions
 from flintlog.store.settings.topics import SYSTEM_TOPICS, TopicConfig
 
@@ -47,7 +47,7 @@ class ConfigFiles:
     ) -> None:
         """`check_open` may refuse a save by an error. `flush` makes the log durable before offsets are saved."""
         self.findings: list[Finding] = []
-        """What the last load reports: files in whose place the backup was used, and unusable files."""
+        """Files that the last load replaced by their backup, or could not use."""
         self.topics_file = JsonFile(paths.topics, medium, before_save=check_open)
         self.groups_file = JsonFile(paths.groups, medium, before_save=check_open)
         self.topics = ConfigTable(self.topics_file, TopicConfig, "topicConfigTable", now_ms, predefined=SYSTEM_TOPICS)

@@ -50,7 +50,7 @@ class Handshake:
         self.retract()
 
     def load(self) -> Published | None:
-        """What was published so far."""
+        """Read what the dispatcher has published."""
         self.published = self.journal.load()
         return self.published
 

@@ -29,7 +29,7 @@ def index_mark(index: IndexService | None) -> tuple[str, int]:
 
 
 def progress_of(queues: QueueTable, index: IndexService | None, *, epoch: int, sequence: int, end: int) -> Published:
-    """What the files hold; every record below `end` is in them."""
+    """The contents of the files, as a publication; every record below `end` is in them."""
     marks = (mark_of(queue) for queue in queues.all())
     return Published(epoch, sequence, end, {mark.key: mark for mark in marks if mark.end_byte}, *index_mark(index))
 
