@@ -11,6 +11,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, fields
+from typing import TypeVar
 
 from flintlog import kernel
 from flintlog.errors import FormatError, InvalidConfig
@@ -61,6 +62,7 @@ from flintlog.format.timer import CHECKPOINT, SLOT, UNIT
 from flintlog.maintenance.inspect.inference import index_layout
 
 Row = Mapping[str, object]
+Numbers = TypeVar("Numbers")
 
 _TIMER_NAMES = (
     *("unit_size", "previous_position", "magic", "write_time", "delay_ms", "physical_offset", "record_size"),
@@ -106,14 +108,6 @@ def _number(row: Row, name: str) -> int:
     if not isinstance(value, int):
         raise FormatError(f"{name} is no number: {value!r}")
     return value
-
-
-def _raw(row: Row) -> bytes:
-    return bytes.fromhex(str(row["bytes"]))
-
-
-def _zeros(row: Row) -> bytes:
-    return bytes(_number(row, "size"))
 
 
 # ---------------------------------------------------------------------- the log
@@ -231,15 +225,6 @@ def _dump_ledger_index(data: memoryview) -> Iterator[Row]:
         yield {"offset": place, "size": INDEX_RECORD_SIZE, "kind": "ledger-index", **shown}
 
 
-def _encode_head(row: Row) -> bytes:
-    return encode_entry_head(EntryHead(*(_number(row, field.name) for field in fields(EntryHead))))
-
-
-def _encode_index_record(row: Row) -> bytes:
-    place, size, index, term = (_number(row, name) for name in ("position", "entry_size", "index", "term"))
-    return encode_index_record(IndexRecord(place, size, index, term))
-
-
 # ---------------------------------------------------------------------- queues
 
 
@@ -250,22 +235,11 @@ def _dump_queue(data: memoryview) -> Iterator[Row]:
         yield {"offset": place, "size": ENTRY_SIZE, "kind": "entry", **shown}
 
 
-def _encode_entry(row: Row) -> bytes:
-    return encode_queue_entry(
-        QueueEntry(_number(row, "physical_offset"), _number(row, "record_size"), _number(row, "tags_code"))
-    )
-
-
 def _dump_batch_queue(data: memoryview) -> Iterator[Row]:
     for place in range(0, _used(data, BATCH_ENTRY_SIZE), BATCH_ENTRY_SIZE):
         shown = asdict(parse_batch_queue_entry(data, place))
         shown["record_size"] = shown.pop("size")
         yield {"offset": place, "size": BATCH_ENTRY_SIZE, "kind": "batch-entry", **shown}
-
-
-def _encode_batch_entry(row: Row) -> bytes:
-    names = {field.name: "record_size" if field.name == "size" else field.name for field in fields(BatchQueueEntry)}
-    return encode_batch_queue_entry(BatchQueueEntry(**{name: _number(row, shown) for name, shown in names.items()}))
 
 
 def _used(data: memoryview, unit: int) -> int:
@@ -326,14 +300,6 @@ def _dump_slots(data: memoryview, layout: IndexLayout) -> Iterator[Row]:
         yield {"offset": at, "size": layout.entry_position(0) - at, "kind": "zeros"}
 
 
-def _encode_header(row: Row) -> bytes:
-    return encode_index_header(IndexHeader(*(_number(row, field.name) for field in fields(IndexHeader))))
-
-
-def _encode_index_entry(row: Row) -> bytes:
-    return encode_index_entry(IndexEntry(*(_number(row, field.name) for field in fields(IndexEntry))))
-
-
 # ---------------------------------------------------------------------- small files
 
 
@@ -342,18 +308,9 @@ def _dump_checkpoint(data: memoryview) -> Iterator[Row]:
         yield {"offset": 0, "size": 48, "kind": "checkpoint", **asdict(parse_checkpoint(data))}
 
 
-def _encode_checkpoint(row: Row) -> bytes:
-    values = Checkpoint(*(_number(row, field.name) for field in fields(Checkpoint)))
-    return encode_checkpoint(values)[:48]
-
-
 def _dump_text(data: memoryview) -> Iterator[Row]:
     if len(data):
         yield {"offset": 0, "size": len(data), "kind": "text", **_text("text", bytes(data))}
-
-
-def _encode_text(row: Row) -> bytes:
-    return _bytes_of(row, "text")
 
 
 # ---------------------------------------------------------------------- timer
@@ -391,6 +348,12 @@ def _packer(layout: struct.Struct, names: tuple[str, ...]) -> Callable[[Row], by
     return lambda row: layout.pack(*(_number(row, name) for name in names))
 
 
+def _encoder(kind: type[Numbers], encode: Callable[[Numbers], bytes], size: str = "size") -> Callable[[Row], bytes]:
+    """Encodes rows of a dataclass of numbers; `size` is the name of its size in a row."""
+    names = [size if field.name == "size" else field.name for field in fields(kind)]  # type: ignore[arg-type]
+    return lambda row: encode(kind(*(_number(row, name) for name in names)))
+
+
 _DUMPERS: Mapping[str, Callable[[memoryview], Iterator[Row]]] = {
     "log": _dump_log,
     "queue": _dump_queue,
@@ -409,22 +372,22 @@ _DUMPERS: Mapping[str, Callable[[memoryview], Iterator[Row]]] = {
 }
 FILE_KINDS = tuple(_DUMPERS)
 _ENCODERS: Mapping[str, Callable[[Row], bytes]] = {
-    "raw": _raw,
-    "zeros": _zeros,
+    "raw": lambda row: bytes.fromhex(str(row["bytes"])),
+    "zeros": lambda row: bytes(_number(row, "size")),
     "record": _encode_record,
     "blank": lambda row: encode_blank(_number(row, "remaining")),
-    "ledger-head": _encode_head,
+    "ledger-head": _encoder(EntryHead, encode_entry_head),
     "ledger-blank": lambda row: encode_entry_blank(_number(row, "remaining")),
-    "ledger-index": _encode_index_record,
-    "entry": _encode_entry,
-    "batch-entry": _encode_batch_entry,
+    "ledger-index": _encoder(IndexRecord, encode_index_record, "entry_size"),
+    "entry": _encoder(QueueEntry, encode_queue_entry, "record_size"),
+    "batch-entry": _encoder(BatchQueueEntry, encode_batch_queue_entry, "record_size"),
     "unit": _encode_unit,
     "end-mark": lambda _row: UNIT_END_MARK,
-    "header": _encode_header,
+    "header": _encoder(IndexHeader, encode_index_header),
     "slot": lambda row: encode_slot(_number(row, "entry")),
-    "index-entry": _encode_index_entry,
-    "checkpoint": _encode_checkpoint,
-    "text": _encode_text,
+    "index-entry": _encoder(IndexEntry, encode_index_entry),
+    "checkpoint": _encoder(Checkpoint, lambda values: encode_checkpoint(values)[:48]),
+    "text": lambda row: _bytes_of(row, "text"),
     "timer-unit": _packer(UNIT, _TIMER_NAMES),
     "wheel-slot": _packer(SLOT, _SLOT_NAMES),
     "timer-check": _packer(CHECKPOINT, _CHECK_NAMES),
