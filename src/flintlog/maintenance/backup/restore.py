@@ -26,9 +26,8 @@ from flintlog.maintenance.backup.backup_files import (
     load_manifest,
     stored_path,
 )
-from flintlog.maintenance.repair.delay_offsets import bring_delay_offsets_back
 from flintlog.maintenance.repair.kept import copy_file
-from flintlog.maintenance.repair.reopen import settle
+from flintlog.maintenance.repair.reopen import lower_delay_offsets, settle
 from flintlog.store.queues.deleted_queues import DeletedQueue
 from flintlog.store.runtime.note_file import NoteFile
 
@@ -170,7 +169,7 @@ class _Restoring:
         found, count = settle(self._working, config, self._medium, is_guessed=self._config is None)
         if found != end and self._manifest.log and not self._manifest.is_ledger:
             raise DamagedStore(f"the log ends at {found}, not at {end}", path=self._working)
-        bring_delay_offsets_back(self._working, config, self._medium)
+        lower_delay_offsets(self._working, config, self._medium)
         return found, count
 
 

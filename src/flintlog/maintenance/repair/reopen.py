@@ -1,4 +1,7 @@
-"""Opens a store once and stops it again: recovery then builds whatever is missing from the log."""
+"""Brings a store into agreement with its log: opens and stops it once, and lowers the offsets of delay levels.
+
+The opening recovers the store: it builds queues, index and checkpoint, and lowers the offsets of groups.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from flintlog.disk.media.medium import Medium
+from flintlog.format import names
 from flintlog.format.config_json import JsonObject
+from flintlog.format.record import SCHEDULE_TOPIC
+from flintlog.maintenance.inspect.queue_ends import queue_end
+from flintlog.maintenance.inspect.store_files import look_at
 from flintlog.store.paths import StorePaths
 from flintlog.store.settings.consumer_offsets import LIGHT_TABLE, parse_offsets
 from flintlog.store.settings.json_file import JsonFile
@@ -47,3 +54,19 @@ def _put_back(light: JsonFile, plain: JsonFile, medium: Medium) -> None:
     plain.save({name: value for name, value in members.items() if name != LIGHT_TABLE})
     medium.remove(light.path)
     medium.remove(light.backup)
+
+
+def lower_delay_offsets(root: Path, config: StoreConfig | None, medium: Medium) -> None:
+    """Lower every delay level that is ahead of its queue: messages put there later would be skipped."""
+    files = look_at(root, config, medium)
+    file = JsonFile(root / names.CONFIG / "delayOffset.json", medium)
+    content = file.load()
+    table = None if content is None else content.get("offsetTable")
+    if content is None or not isinstance(table, dict):
+        return
+    for level, offset in table.items():
+        queue = files.queues.get((SCHEDULE_TOPIC, int(level) - 1)) if str(level).isdecimal() else None
+        end = 0 if queue is None else queue_end(files, queue)
+        if isinstance(offset, int) and offset > end:
+            table[level] = end
+    file.save(content)

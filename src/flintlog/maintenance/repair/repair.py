@@ -29,13 +29,12 @@ from flintlog.errors import DamagedStore, StoreInUse
 from flintlog.format import names
 from flintlog.format.queue_entry import QueueKey
 from flintlog.maintenance.inspect.store_files import StoreFiles, look_at, refuse_ledger, refuse_member
-from flintlog.maintenance.repair.delay_offsets import bring_delay_offsets_back
 from flintlog.maintenance.repair.held_store import hold
 from flintlog.maintenance.repair.kept import Kept, copy_file, free_path
 from flintlog.maintenance.repair.kept_codes import bring_codes_back, bring_times_back
 from flintlog.maintenance.repair.log_mending import LogMending, name_of
 from flintlog.maintenance.repair.lost_messages import find_lost, is_log_missing, readable_backups
-from flintlog.maintenance.repair.reopen import settle
+from flintlog.maintenance.repair.reopen import lower_delay_offsets, settle
 from flintlog.maintenance.repair.repair_check import find_harm
 from flintlog.maintenance.repair.repair_plan import LostMessage, RepairPlan, Step, next_steps, plan_steps
 from flintlog.maintenance.repair.right_names import names_not_to_be_given, plan_names, refuse_without_names, rename
@@ -242,7 +241,7 @@ class _Repairer:
         if any(step.action == "offsets" for step in steps):
             with hold(self._files.paths, self._medium):
                 # The opening has lowered the offsets of groups already.
-                bring_delay_offsets_back(self._files.root, self._files.given, self._medium)
+                lower_delay_offsets(self._files.root, self._files.given, self._medium)
         self._on_step("owners")
         self._give_owners()
 
