@@ -57,13 +57,13 @@ def ask(program: Path) -> Ask:
             "COMP_WORDS": "\n".join(line),
             "COMP_CWORD": line[-1] if shell == "fish" else str(len(line) - 1),
         }
-        told = subprocess.run(
+        printed = subprocess.run(
             [program / "flintlog"], env=environment, capture_output=True, text=True, timeout=60, check=True
         )
-        assert told.stderr == ""
+        assert printed.stderr == ""
         if shell == "zsh":
-            return told.stdout.split("\n")[1::3]
-        return [row.partition(",")[2].partition("\t")[0] for row in told.stdout.splitlines() if row]
+            return printed.stdout.split("\n")[1::3]
+        return [row.partition(",")[2].partition("\t")[0] for row in printed.stdout.splitlines() if row]
 
     return call
 
@@ -105,10 +105,10 @@ def test_a_tab_imports_neither_store_nor_other_commands(store: Path) -> None:
     )
     words = {"COMP_WORDS": f"flintlog\ncat\n'{store}'\n--topic\n", "COMP_CWORD": "4", "PYTHONPATH": str(_SOURCE)}
     command = [sys.executable, "-c", code]
-    told = subprocess.run(
+    printed = subprocess.run(
         command, env={**os.environ, **words}, capture_output=True, text=True, timeout=60, check=True
     ).stdout.splitlines()
-    assert told == ["plain,order-events", "plain,orders", "plain,payments", "[]"]
+    assert printed == ["plain,order-events", "plain,orders", "plain,payments", "[]"]
 
 
 @pytest.mark.parametrize("shell", SHELLS)

@@ -45,7 +45,7 @@ _SOURCE = Path(__file__).parents[2] / "src"
 
 def modules_of(lines: Sequence[Sequence[str]]) -> list[tuple[int, set[str]]]:
     """The exit code and the imported modules of each command line."""
-    told = subprocess.run(
+    printed = subprocess.run(
         [sys.executable, _PROBE],
         input=json.dumps(lines),
         env={**os.environ, "PYTHONPATH": str(_SOURCE)},
@@ -54,7 +54,7 @@ def modules_of(lines: Sequence[Sequence[str]]) -> list[tuple[int, set[str]]]:
         timeout=100,
         check=True,
     )
-    return [(code, set(modules)) for code, modules in json.loads(told.stdout)]
+    return [(code, set(modules)) for code, modules in json.loads(printed.stdout)]
 
 
 def heavy_in(modules: set[str]) -> set[str]:

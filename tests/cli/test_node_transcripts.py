@@ -58,8 +58,8 @@ def test_a_master_prints_where_it_listens_and_stops_at_a_signal(form: str, tmp_p
         node.send_signal(signal.SIGTERM)
         out, err = node.communicate(timeout=PATIENCE_S)
     line = f"$ flintlog serve STORE {' '.join(arguments)} --port 0 -o {form}\n"
-    told = f"{line}{said}{out}" + (f"(stderr)\n{err}" if err else "") + f"(exit code {node.returncode})\n"
-    check("serve", form, masked(told, tmp_path / "store", tmp_path, PORTS))
+    printed = f"{line}{said}{out}" + (f"(stderr)\n{err}" if err else "") + f"(exit code {node.returncode})\n"
+    check("serve", form, masked(printed, tmp_path / "store", tmp_path, PORTS))
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -77,8 +77,8 @@ def test_a_pair_is_shown_with_roles_positions_and_lag(
                 time.sleep(0.1)
             code = run(["replica", "status", port, "-o", form])
     captured = capsys.readouterr()
-    told = f"$ flintlog replica status 127.0.0.1:PORT -o {form}\n{captured.out}(exit code {code})\n"
-    check("replica-status-pair", form, masked(told, tmp_path / "a", tmp_path, PORTS))
+    printed = f"$ flintlog replica status 127.0.0.1:PORT -o {form}\n{captured.out}(exit code {code})\n"
+    check("replica-status-pair", form, masked(printed, tmp_path / "a", tmp_path, PORTS))
 
 
 def _is_even(port: str, end: int, capsys: pytest.CaptureFixture[str]) -> bool:

@@ -157,8 +157,8 @@ def test_every_command_has_a_transcript_of_its_work() -> None:
     """A new command needs one: add it to `CASES`. A refusal alone does not show what a command does."""
     shown = set()
     for path in FOLDER.glob("*.table.txt"):
-        told = path.read_text("utf-8")
-        if told.endswith(("(exit code 0)\n", "(exit code 1)\n")):  # 1: something was found, or differs
-            words = shlex.split(told.splitlines()[0])[2:]
+        printed = path.read_text("utf-8")
+        if printed.endswith(("(exit code 0)\n", "(exit code 1)\n")):  # 1: something was found, or differs
+            words = shlex.split(printed.splitlines()[0])[2:]
             shown |= {tuple(words[:1]), tuple(words[:2])}
     assert [words for words in command_lines() if words not in shown] == []

@@ -77,27 +77,27 @@ def tell(
     code = main.run([*shlex.split(case.line.format(store=store, room=room)), "-o", form])
     captured = capsys.readouterr()
     out = _form_of(captured.out, form) if case.only_form else captured.out
-    told = f"$ flintlog {case.line.format(store='STORE', room='ROOM')} -o {form}\n{out}"
+    printed = f"$ flintlog {case.line.format(store='STORE', room='ROOM')} -o {form}\n{out}"
     if captured.err and not case.only_form:
-        told += f"(stderr)\n{captured.err}"
-    told += f"(exit code {code})\n"
-    return masked(told, store, room, (*(_TIMES if case.masks_times else ()), *case.masks))
+        printed += f"(stderr)\n{captured.err}"
+    printed += f"(exit code {code})\n"
+    return masked(printed, store, room, (*(_TIMES if case.masks_times else ()), *case.masks))
 
 
-def masked(told: str, store: Path, room: Path, masks: Iterable[tuple[str | re.Pattern[str], str]]) -> str:
+def masked(printed: str, store: Path, room: Path, masks: Iterable[tuple[str | re.Pattern[str], str]]) -> str:
     """The output without the parts that differ from run to run."""
-    told = told.replace(str(store), "STORE").replace(str(room), "ROOM")
+    printed = printed.replace(str(store), "STORE").replace(str(room), "ROOM")
     for pattern, name in masks:
-        told = re.sub(pattern, name, told)
-    return "".join(part.rstrip() + "\n" for part in told.splitlines())
+        printed = re.sub(pattern, name, printed)
+    return "".join(part.rstrip() + "\n" for part in printed.splitlines())
 
 
-def check(name: str, form: str, told: str) -> None:
+def check(name: str, form: str, printed: str) -> None:
     """Compare with what is kept, or keep it."""
     path = FOLDER / f"{name}.{form}.txt"
     if os.environ.get("FLINTLOG_WRITE_TRANSCRIPTS"):
-        path.write_text(told, "utf-8")
-    assert told == path.read_text("utf-8")
+        path.write_text(printed, "utf-8")
+    assert printed == path.read_text("utf-8")
 
 
 def _form_of(out: str, form: str) -> str:

@@ -188,10 +188,10 @@ class Damager:
             return
         path, record = found
         base = self._bases[path.name]
-        behind = [
+        after = [
             each for each in self._records if record.physical_offset <= each.physical_offset < base + self._log_size
         ]
-        last = behind[min(len(behind) - 1, self.chance.choice((0, 1, 3, 10)))]
+        last = after[min(len(after) - 1, self.chance.choice((0, 1, 3, 10)))]
         size = min(last.end, base + path.stat().st_size) - record.physical_offset
         data = self.chance.randbytes(size) if self.chance.random() < 0.5 else bytes(size)
         self._patch("lose records", path, record.physical_offset - base, data)

@@ -49,11 +49,11 @@ def test_the_error_of_maven_is_reported_and_nothing_unfinished_is_kept(only_thes
 
 def test_two_processes_at_once_fetch_and_compile_once(only_these: Path, tmp_path: Path) -> None:
     _program(only_these, "java", """echo 'openjdk version "21"' >&2""")
-    told = tmp_path / "told"
+    printed = tmp_path / "printed"
     for name in ("mvn", "javac"):
-        _program(only_these, name, f"echo {name} >> {told}; /bin/sleep 0.3")
+        _program(only_these, name, f"echo {name} >> {printed}; /bin/sleep 0.3")
     program = "import sys, pathlib, interop.java_runtime as made; made.java_runtime(pathlib.Path(sys.argv[1]))"
     command = [sys.executable, "-c", program, str(tmp_path / "cache")]
     both = [subprocess.Popen(command, cwd=Path(__file__).parents[2]) for _ in range(2)]
     assert [process.wait(30) for process in both] == [0, 0]
-    assert told.read_text().split() == ["mvn", "javac"]
+    assert printed.read_text().split() == ["mvn", "javac"]

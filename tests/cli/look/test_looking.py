@@ -61,10 +61,10 @@ def test_cat_shows_every_message_of_the_manifest(case: str, golden: Golden, run:
 
 @pytest.mark.parametrize("case", CASES)
 def test_ls_queues_has_javas_offsets(case: str, golden: Golden, run: Run) -> None:
-    told = [line for line in lines(golden(case) / "queues.jsonl") if line["kind"] == "queue"]
+    reported = [line for line in lines(golden(case) / "queues.jsonl") if line["kind"] == "queue"]
     shown = {(row["topic"], row["queue_id"]): row for row in run("ls", "queues", golden(case) / "store")}
-    assert len(shown) == len(told)
-    for line in told:
+    assert len(shown) == len(reported)
+    for line in reported:
         row = shown[line["topic"], line["queueId"]]
         assert (row["min_offset"], row["max_offset"]) == (line["min"], line["max"])
 
@@ -72,9 +72,9 @@ def test_ls_queues_has_javas_offsets(case: str, golden: Golden, run: Run) -> Non
 @pytest.mark.parametrize("case", CASES)
 def test_info_knows_the_ends_of_the_log(case: str, golden: Golden, run: Run) -> None:
     shown = run("info", golden(case) / "store")
-    told = lines(golden(case) / "manifest.jsonl")
+    reported = lines(golden(case) / "manifest.jsonl")
     assert shown["min_offset"] == 0
-    assert shown["max_offset"] >= told[-1]["physicalOffset"] + told[-1]["size"]
+    assert shown["max_offset"] >= reported[-1]["physicalOffset"] + reported[-1]["size"]
     assert shown["is_clean"] is True
 
 

@@ -20,7 +20,7 @@ Run = Callable[..., Any]
 
 AFTER = ["crash/after", *(f"torn/{variant}/after" for variant in TORN if variant not in ("shortfile", "flip"))]
 """Stores after RocketMQ has opened them again. One whose file is too short it does not open; at a flipped byte it ends
-its log, and what lies behind is still shown here."""
+its log, and what lies after that is still shown here."""
 
 MOST_DUMPED_BYTES = 64 << 20
 """A ledger's index has 160 MiB, of which all but the begin is a hole; golden groups have small ones."""
@@ -45,9 +45,9 @@ def test_messages_queues_and_keys(name: str, golden: Golden, run: Run) -> None:
     folder = folder_of(name, golden)
     store = folder / "store"
     shown = {row["physical_offset"]: row for row in run("cat", store, "--body", "none")}
-    told = lines(folder / "manifest.jsonl")
-    assert set(shown) == {line["physicalOffset"] for line in told}
-    for line in told:
+    reported = lines(folder / "manifest.jsonl")
+    assert set(shown) == {line["physicalOffset"] for line in reported}
+    for line in reported:
         row = shown[line["physicalOffset"]]
         assert (row["topic"], row["queue_id"], row["size"]) == (line["topic"], line["queueId"], line["size"])
         assert (row["queue_offset"], row["store_timestamp"]) == (line["queueOffset"], line["storeTimestamp"])
@@ -69,10 +69,10 @@ def test_messages_queues_and_keys(name: str, golden: Golden, run: Run) -> None:
 def test_a_store_whose_log_is_a_ledger(case: str, golden: Golden, run: Run) -> None:
     """Written by RocketMQ's DLedger; the mixed one began as a plain store."""
     folder = golden("ledger") / case
-    store, told = folder / "store", lines(folder / "manifest.jsonl")
+    store, reported = folder / "store", lines(folder / "manifest.jsonl")
     shown = {row["physical_offset"]: row for row in run("cat", store, "--body", "none")}
-    assert set(shown) == {line["physicalOffset"] for line in told}
-    for line in told:
+    assert set(shown) == {line["physicalOffset"] for line in reported}
+    for line in reported:
         row = shown[line["physicalOffset"]]
         assert (row["topic"], row["queue_id"], row["size"]) == (line["topic"], line["queueId"], line["size"])
         assert (row["queue_offset"], row["store_timestamp"]) == (line["queueOffset"], line["storeTimestamp"])
@@ -81,7 +81,7 @@ def test_a_store_whose_log_is_a_ledger(case: str, golden: Golden, run: Run) -> N
     assert {key: (row["min_offset"], row["max_offset"], row["type"]) for key, row in listed.items()} == {
         (line["topic"], line["queueId"]): (line["min"], line["max"], line["cqType"]) for line in queues
     }
-    for line in (told[0], told[len(told) // 2], told[-1]):
+    for line in (reported[0], reported[len(reported) // 2], reported[-1]):
         by_queue = ("--topic", line["topic"], "--queue", line["queueId"], "--offset", line["queueOffset"])
         for asked in (("--physical", line["physicalOffset"]), ("--id", line["msgId"]), by_queue):
             found = run("get", store, *asked, "--body", "none")["message"]
@@ -90,10 +90,10 @@ def test_a_store_whose_log_is_a_ledger(case: str, golden: Golden, run: Run) -> N
 
 @pytest.mark.parametrize("role", ["master", "slave"])
 def test_both_sides_of_a_replication(role: str, golden: Golden, run: Run) -> None:
-    told = lines(golden("ha") / f"{role}.manifest.jsonl")
+    reported = lines(golden("ha") / f"{role}.manifest.jsonl")
     shown = {row["physical_offset"]: row for row in run("cat", golden("ha") / role, "--body", "none")}
-    assert {line["physicalOffset"] for line in told} <= set(shown)
-    for line in told:
+    assert {line["physicalOffset"] for line in reported} <= set(shown)
+    for line in reported:
         row = shown[line["physicalOffset"]]
         assert (row["topic"], row["queue_id"], row["queue_offset"]) == (
             line["topic"],

@@ -45,7 +45,7 @@ DRY = {
     "offsets reset": ["offsets reset {store} --group CG_timer --time 0 --dry-run"],
     "offsets clone": ["offsets clone {store} --from CG_timer --to new --dry-run"],
 }
-"""Commands that write, and do not when they are told not to."""
+"""Commands that write, and do not with the options that prevent it."""
 
 WRITING = {"consume", "import", "put", "restore", "serve"}
 NO_STORE = {"bench", "replica status"}
@@ -55,9 +55,9 @@ def state_of(root: Path) -> dict[str, tuple[int, int, int, int]]:
     """Mode, size, time and digest of everything below a directory."""
     found = {}
     for path in sorted(root.rglob("*")):
-        told = path.lstat()
+        reported = path.lstat()
         digest = zlib.crc32(path.read_bytes()) if path.is_file() else 0
-        found[str(path.relative_to(root))] = (told.st_mode, told.st_size, told.st_mtime_ns, digest)
+        found[str(path.relative_to(root))] = (reported.st_mode, reported.st_size, reported.st_mtime_ns, digest)
     return found
 
 

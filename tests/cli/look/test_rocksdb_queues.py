@@ -39,8 +39,8 @@ def test_looking_names_it(command: list[str], store: Path, capsys: pytest.Captur
 @pytest.mark.parametrize("mode", ["quick", "full"])
 def test_verify_finds_it(mode: str, store: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run(["verify", str(store), f"--{mode}", "-o", "json"]) == 1
-    told = json.loads(capsys.readouterr().out)
-    (found,) = [finding for finding in told["findings"] if finding["id"] == "queues-in-rocksdb"]
+    reported = json.loads(capsys.readouterr().out)
+    (found,) = [finding for finding in reported["findings"] if finding["id"] == "queues-in-rocksdb"]
     assert "built from the log" in found["remedy"]
     assert str(found["file"]).startswith("consumequeue")
 

@@ -54,20 +54,20 @@ def test_exported_messages_can_be_imported_elsewhere(
 ) -> None:
     source, lines = golden("batch") / "store", tmp_path / "some.jsonl"
     counted = run(capsys, "export", source, lines, "--until", "1700000009000", "-o", "json")
-    told = [json.loads(line) for line in lines.read_text("utf-8").splitlines()]
-    assert counted == {"messages": len(told)}
+    printed = [json.loads(line) for line in lines.read_text("utf-8").splitlines()]
+    assert counted == {"messages": len(printed)}
     assert main.run(["export", str(source), "--until", "1700000009000"]) == ExitCode.FINE
     assert capsys.readouterr().out == lines.read_text("utf-8")
-    assert len(told) > 50
+    assert len(printed) > 50
     conf = tmp_path / "broker.conf"
     conf.write_text("mappedFileSizeCommitLog=4194304\nmaxHashSlotNum=100\nmaxIndexNum=4000\n")
     capsys.readouterr()
     done = run(capsys, "import", tmp_path / "new", lines, "--create", "--config", conf, "-o", "json")
-    assert done == {"messages": len(told), "skipped": 0}
+    assert done == {"messages": len(printed), "skipped": 0}
     assert main.run(["export", str(tmp_path / "new")]) == ExitCode.FINE
     now = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     for name in ("topic", "queue_id", "body", "properties", "flag", "born_timestamp", "born_host", "reconsume_times"):
-        assert [row[name] for row in now] == [row[name] for row in told], name
+        assert [row[name] for row in now] == [row[name] for row in printed], name
 
 
 def test_a_line_that_is_no_message_is_named(tmp_path: Path, config: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -23,13 +23,13 @@ def _bench(tmp_path: Path, *arguments: str) -> int:
 
 def test_json_carries_the_figures_and_what_they_depend_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code = _bench(tmp_path, "--only", "synced put, 8", "--only", "visible, paced", "--compare", "sqlite", "-o", "json")
-    told = json.loads(capsys.readouterr().out)
+    printed = json.loads(capsys.readouterr().out)
     assert code == 0
-    assert told["versions"].keys() == {"flintlog", "sqlite"}
-    assert {row["task"] for row in told["figures"]} == {"synced put, 8 threads", "visible, paced"}
-    assert all(row["per_second"] > 0 for row in told["figures"])
-    assert told["machine"]["cores"] > 0
-    assert len(told["load_average_before"]) == 3
+    assert printed["versions"].keys() == {"flintlog", "sqlite"}
+    assert {row["task"] for row in printed["figures"]} == {"synced put, 8 threads", "visible, paced"}
+    assert all(row["per_second"] > 0 for row in printed["figures"])
+    assert printed["machine"]["cores"] > 0
+    assert len(printed["load_average_before"]) == 3
     assert list(tmp_path.iterdir()) == []
 
 
@@ -43,10 +43,10 @@ def test_the_services_have_a_suite_of_their_own(tmp_path: Path, capsys: pytest.C
 
 def test_a_table_shows_ours_and_theirs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert _bench(tmp_path, "--only", "64 asyncio", "--compare", "file") == 0
-    told = capsys.readouterr()
-    assert "synced put, 64 asyncio" in told.out
-    assert "×" in told.out
-    assert "cores" in told.err
+    printed = capsys.readouterr()
+    assert "synced put, 64 asyncio" in printed.out
+    assert "×" in printed.out
+    assert "cores" in printed.err
 
 
 def test_csv_has_a_line_a_figure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -68,9 +68,9 @@ def test_an_interrupted_run_shows_what_is_finished(
 
     monkeypatch.setattr(Ours, "measure", stop_at_the_second)
     assert _bench(tmp_path, "--only", "put 128", "--only", "put 1 KiB", "-o", "csv") == 5
-    told = capsys.readouterr()
-    assert [line.partition(",")[0] for line in told.out.splitlines()] == ["task", "put 128 B"]
-    assert "Interrupted" in told.err
+    printed = capsys.readouterr()
+    assert [line.partition(",")[0] for line in printed.out.splitlines()] == ["task", "put 128 B"]
+    assert "Interrupted" in printed.err
     assert list(tmp_path.iterdir()) == []
 
 
@@ -86,9 +86,9 @@ def test_the_installed_package_leaves_java_out_and_says_where_it_runs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert _bench(tmp_path, "--only", "put 128", "--compare", "java", "-o", "json") == 0
-    told = capsys.readouterr()
-    assert json.loads(told.out)["versions"].keys() == {"flintlog"}
-    assert "java is left out" in told.err and "make bench ARGS='--compare java'" in told.err
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["versions"].keys() == {"flintlog"}
+    assert "java is left out" in printed.err and "make bench ARGS='--compare java'" in printed.err
 
 
 @pytest.mark.parametrize("suite", ["pipeline", "replication"])
@@ -107,9 +107,9 @@ def test_a_suite_beside_java_ends_at_once_where_java_cannot_run(
 def test_java_is_measured_at_every_task(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command = ["bench", "--quick", "--seconds", "0.05", "--directory", str(tmp_path), "--rebuild-mib", "4"]
     assert run([*command, "--compare", "java", "-o", "json"], RealJava()) == 0
-    told = json.loads(capsys.readouterr().out)
+    printed = json.loads(capsys.readouterr().out)
     by_contender = {
-        who: [row["task"] for row in told["figures"] if row["contender"] == who] for who in told["versions"]
+        who: [row["task"] for row in printed["figures"] if row["contender"] == who] for who in printed["versions"]
     }
     assert by_contender["java"] == by_contender["flintlog"]
 

@@ -207,7 +207,7 @@ def store(golden: Callable[[str], Path], tmp_path: Path) -> Path:
     return tmp_path / "store"
 
 
-def test_without_a_configuration_both_defaults_are_told(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_configuration_both_defaults_are_reported(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
     row = rows_of(capsys, store)["durability"]
     assert (row["found"], row["state"]) == ("flintlog: flush=sync, RocketMQ: flush=async", "note")
     assert "depends on how the store is opened" in row["meaning"]

@@ -39,18 +39,18 @@ def start(*arguments: str) -> tuple[subprocess.Popen[str], list[str]]:
     command = [sys.executable, "-m", "flintlog.cli.main", "serve", *arguments, "--port", "0"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     assert process.stdout is not None
-    with process.stdout as told:
-        return process, re.findall(r"on (?:http://)?([\d.]+:\d+)", told.readline())
+    with process.stdout as printed:
+        return process, re.findall(r"on (?:http://)?([\d.]+:\d+)", printed.readline())
 
 
-def test_two_nodes_until_they_are_told_to_stop(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_two_nodes_run_until_a_signal_stops_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config = tmp_path / "config.json"
     config.write_text(json.dumps(OPTIONS))
     with open_store(tmp_path / "a", SMALL) as store:
         for number in range(50):
             store.put(Message("orders", b"%d" % number)).check()
         end = store.replication.raw_log.end
-    told: list[dict[str, object]] = []
+    printed: list[dict[str, object]] = []
     nodes = []
     try:
         master = ["--role", "master", "--ha-port", "0", "--metrics-port", "0", "--config", str(config)]
@@ -59,11 +59,11 @@ def test_two_nodes_until_they_are_told_to_stop(tmp_path: Path, capsys: pytest.Ca
         slave = ["--role", "slave", "--ha-master", ha_port, "--master-remoting", port, "--config", str(config)]
         nodes.append(start(str(tmp_path / "b"), *slave)[0])
         deadline = time.monotonic() + 20
-        while len(told) != 2 or told[1]["lag_bytes"] != 0:
-            assert time.monotonic() < deadline, told
+        while len(printed) != 2 or printed[1]["lag_bytes"] != 0:
+            assert time.monotonic() < deadline, printed
             time.sleep(0.1)
             assert run(["replica", "status", port, "-o", "jsonl"]) == 0
-            told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+            printed = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
         with urllib.request.urlopen(f"http://{metrics}/metrics", timeout=10) as answer:
             assert b"flintlog_replica_peers 1.0" in answer.read()
     finally:
@@ -71,8 +71,8 @@ def test_two_nodes_until_they_are_told_to_stop(tmp_path: Path, capsys: pytest.Ca
             node.send_signal(signal.SIGTERM)
         codes = [node.wait(20) for node in nodes]
     assert codes == [0, 0]
-    assert told[0]["role"] == "ASYNC_MASTER"
-    assert told[1]["log_end"] == end
+    assert printed[0]["role"] == "ASYNC_MASTER"
+    assert printed[1]["log_end"] == end
     assert not (tmp_path / "b" / "abort").exists()
     assert files(tmp_path / "a") == files(tmp_path / "b")
 
@@ -101,15 +101,15 @@ def test_three_members_of_a_ledger_are_shown_with_their_leader(
             nodes.append(node)
             ports.append(port)
             metrics.append(figures)
-        told: list[dict[str, object]] = []
+        printed: list[dict[str, object]] = []
         deadline = time.monotonic() + 60
-        while not _is_settled(told):
-            assert time.monotonic() < deadline, told
+        while not _is_settled(printed):
+            assert time.monotonic() < deadline, printed
             time.sleep(0.1)
             assert run(["replica", "status", *ports, "-o", "jsonl"]) == 0
-            told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-        assert sorted(str(row["role"]) for row in told) == ["FOLLOWER", "FOLLOWER", "LEADER", "PEER", "PEER"]
-        assert len({row["term"] for row in told if row["role"] != "PEER"}) == 1
+            printed = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        assert sorted(str(row["role"]) for row in printed) == ["FOLLOWER", "FOLLOWER", "LEADER", "PEER", "PEER"]
+        assert len({row["term"] for row in printed if row["role"] != "PEER"}) == 1
         with urllib.request.urlopen(f"http://{metrics[0]}/metrics", timeout=10) as answer:
             shown = answer.read().decode()
         assert "flintlog_replica_term " in shown
@@ -124,10 +124,10 @@ def test_three_members_of_a_ledger_are_shown_with_their_leader(
     assert any(logs[0])
 
 
-def _is_settled(told: list[dict[str, object]]) -> bool:
+def _is_settled(printed: list[dict[str, object]]) -> bool:
     """One leader, whose record everybody has and knows to be committed."""
-    members = [row for row in told if row["role"] != "PEER"]
-    peers = [row for row in told if row["role"] == "PEER"]
+    members = [row for row in printed if row["role"] != "PEER"]
+    peers = [row for row in printed if row["role"] == "PEER"]
     is_same = len({(row["log_end"], row["committed"]) for row in members}) == 1
     return bool(
         len(peers) == 2 and is_same and members[0]["log_end"] == members[0]["committed"] and members[0]["log_end"]

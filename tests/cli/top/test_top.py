@@ -42,13 +42,13 @@ def snapshot(**changes: object) -> Snapshot:
         TopicSnapshot("%RETRY%c", 1, 0, 0.0, 0.0, 0, None),
     )
     groups = (GroupSnapshot("near", "b", 2, 0, 2.0), GroupSnapshot("far", "a", 4, 7, 0.5))
-    told: dict[str, object] = {
+    printed: dict[str, object] = {
         "path": "orders-store", "at_ms": 1_700_000_000_000, "span_s": 1.0, "is_running": True,
         "messages_a_second": 6.0, "bytes_a_second": 9050.0, "min_offset": 0, "max_offset": 123_456, "messages": 1000,
         "files": 12, "bytes": 5 << 20, "disk_bytes": 100 << 30, "disk_free_bytes": 20 << 30, "disk_used_ratio": 0.8,
         "topics": topics, "groups": groups,
     }  # fmt: skip
-    return Snapshot(**{**told, **changes})  # type: ignore[arg-type]
+    return Snapshot(**{**printed, **changes})  # type: ignore[arg-type]
 
 
 def names(sort: str, filter: str = "") -> list[str]:
@@ -67,14 +67,14 @@ def test_a_frame_in_a_pipe(written: Path, capsys: pytest.CaptureFixture[str]) ->
 
 def test_a_frame_for_programs(written: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run(["top", str(written), "--interval", "0.5", "-o", "json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    orders, payments, returns = told["topics"]
+    printed = json.loads(capsys.readouterr().out)
+    orders, payments, returns = printed["topics"]
     assert (orders["topic"], payments["topic"], returns["topic"]) == ("orders", "payments", "returns")
     assert orders["messages_a_second"] > payments["messages_a_second"] > 0
     assert (returns["messages"], returns["queues"], returns["messages_a_second"]) == (20, 2, 0)
-    assert told["messages_a_second"] == pytest.approx(sum(each["messages_a_second"] for each in told["topics"]))
-    assert told["groups"][0]["group"] == "billing"
-    assert (told["is_running"], told["min_offset"]) == (True, 0)
+    assert printed["messages_a_second"] == pytest.approx(sum(each["messages_a_second"] for each in printed["topics"]))
+    assert printed["groups"][0]["group"] == "billing"
+    assert (printed["is_running"], printed["min_offset"]) == (True, 0)
 
 
 def test_a_store_that_nobody_runs(golden: Golden, capsys: pytest.CaptureFixture[str]) -> None:

@@ -151,13 +151,13 @@ def test_a_flipped_byte_in_a_backup_is_found_and_not_restored(golden: Golden, tm
 
 def test_a_restore_to_an_offset_or_a_time_is_a_consistent_store(golden: Golden, tmp_path: Path) -> None:
     backup(golden("plain") / "store", tmp_path / "backup")
-    told = lines(golden("plain") / "manifest.jsonl")
+    reported = lines(golden("plain") / "manifest.jsonl")
     config = config_of(golden("plain"))
-    offset = told[1700]["physicalOffset"]
-    moment = told[900]["storeTimestamp"]
+    offset = reported[1700]["physicalOffset"]
+    moment = reported[900]["storeTimestamp"]
     wanted = {
-        "offset": [line for line in told if line["physicalOffset"] < offset],
-        "time": [line for line in told if line["storeTimestamp"] <= moment],
+        "offset": [line for line in reported if line["physicalOffset"] < offset],
+        "time": [line for line in reported if line["storeTimestamp"] <= moment],
     }
     restore(tmp_path / "backup", tmp_path / "offset", to_offset=offset)
     assert main.run(["restore", str(tmp_path / "backup"), str(tmp_path / "time"), "--at", str(moment)]) == 0

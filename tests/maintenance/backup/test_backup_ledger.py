@@ -47,10 +47,10 @@ def test_a_stopped_member_is_restored_whole(case: Path, store: Path, tmp_path: P
     before = snapshot(store)
     report = backup(store, tmp_path / "copy")
     assert snapshot(store) == before
-    told = lines(case / "manifest.jsonl")
+    reported = lines(case / "manifest.jsonl")
     assert verify_backup(tmp_path / "copy")[1] == []
     restored = restore(tmp_path / "copy", tmp_path / "new")
-    assert restored.end_offset == told[-1]["physicalOffset"] + told[-1]["size"] >= report.end_offset
+    assert restored.end_offset == reported[-1]["physicalOffset"] + reported[-1]["size"] >= report.end_offset
     for path in (store / "dledger-n0" / "data").iterdir():
         assert (tmp_path / "new/dledger-n0/data" / path.name).read_bytes() == path.read_bytes()
     for name, parse in (("currterm", parse_term_vote), ("checkpoint", parse_ledger_checkpoint)):
@@ -112,8 +112,8 @@ def test_a_running_member_is_not_backed_up(case: Path, store: Path, tmp_path: Pa
 
 
 def test_what_was_not_committed_is_kept_too(case: Path, store: Path, tmp_path: Path) -> None:
-    told = parse_ledger_checkpoint((store / "dledger-n0/checkpoint").read_bytes())
-    lower = f"committedIndex={told.committed_index - 5}\nendIndex={told.end_index}\n"
+    reported = parse_ledger_checkpoint((store / "dledger-n0/checkpoint").read_bytes())
+    lower = f"committedIndex={reported.committed_index - 5}\nendIndex={reported.end_index}\n"
     (store / "dledger-n0/checkpoint").write_text(lower)
     shutil.rmtree(store / "consumequeue")
     backup(store, tmp_path / "copy")

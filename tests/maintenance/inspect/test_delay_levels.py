@@ -53,7 +53,7 @@ def test_a_healthy_store_has_no_findings(store: Path) -> None:
     assert look_at(store).delay_levels_ms == CONFIG.delay_levels_ms
 
 
-def test_a_directory_without_a_note_tells_its_levels_by_its_entries(store: Path) -> None:
+def test_levels_of_a_directory_without_a_note_follow_from_its_entries(store: Path) -> None:
     (store / "flintlog" / "options.json").unlink()
     assert look_at(store).delay_levels_ms[:3] == CONFIG.delay_levels_ms
     assert verify(store).findings == []

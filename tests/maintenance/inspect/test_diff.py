@@ -1,4 +1,4 @@
-"""Two replicas: the same, one behind the other, parted, damaged."""
+"""Two replicas: the same, one shorter than the other, diverged, damaged."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ Golden = Callable[[str], Path]
 def put(root: Path, bodies: list[bytes]) -> list[int]:
     clock = iter(range(1_700_000_000_000, 1_700_001_000_000))
     with open_store(root, SMALL, clock=lambda: next(clock)) as store:
-        told = [Message("orders", body, born_timestamp=1) for body in bodies]
-        return [store.put(message).check().physical_offset for message in told]
+        reported = [Message("orders", body, born_timestamp=1) for body in bodies]
+        return [store.put(message).check().physical_offset for message in reported]
 
 
 def test_a_master_and_its_slave_are_the_same(golden: Golden) -> None:
@@ -32,7 +32,7 @@ def test_a_master_and_its_slave_are_the_same(golden: Golden) -> None:
     assert main.run(["diff", str(golden("ha") / "master"), str(golden("ha") / "slave")]) == ExitCode.FINE
 
 
-def test_one_that_is_behind_lacks_messages_and_nothing_is_cut(tmp_path: Path) -> None:
+def test_the_shorter_log_lacks_messages_and_nothing_is_cut(tmp_path: Path) -> None:
     offsets = put(tmp_path / "a", [bytes([n]) * 900 for n in range(200)])
     shutil.copytree(tmp_path / "a", tmp_path / "b")
     with open_store(tmp_path / "b", SMALL) as store:
@@ -58,7 +58,7 @@ def test_the_first_record_that_differs_is_named(place: int, tmp_path: Path) -> N
     assert main.run(["diff", str(tmp_path / "a"), str(tmp_path / "b")]) == ExitCode.FINDINGS
 
 
-def test_a_damaged_replica_is_told_from_one_that_went_another_way(golden: Golden, tmp_path: Path) -> None:
+def test_a_damaged_replica_is_distinguished_from_one_that_diverged(golden: Golden, tmp_path: Path) -> None:
     shutil.copytree(golden("plain") / "store", tmp_path / "b")
     line = lines(golden("plain") / "manifest.jsonl")[1500]
     base = line["physicalOffset"] // 1048576 * 1048576

@@ -46,16 +46,16 @@ def tell(
     )
 
 
-def in_days(told: Forecast) -> list[float | None]:
-    return [None if limit.at_ms is None else (limit.at_ms - told.until_ms) / DAY_MS for limit in told.limits]
+def in_days(result: Forecast) -> list[float | None]:
+    return [None if limit.at_ms is None else (limit.at_ms - result.until_ms) / DAY_MS for limit in result.limits]
 
 
 def test_a_steady_log_that_keeps_everything() -> None:
-    told = tell(steady(3))
-    assert told.bytes_a_day == 10 * GB
-    assert [day.bytes for day in told.days] == [10 * GB] * 3
-    assert in_days(told) == [25, 35, 40]
-    assert told.kept_bytes is None
+    result = tell(steady(3))
+    assert result.bytes_a_day == 10 * GB
+    assert [day.bytes for day in result.days] == [10 * GB] * 3
+    assert in_days(result) == [25, 35, 40]
+    assert result.kept_bytes is None
 
 
 def test_what_queues_and_index_add_fills_the_disk_too() -> None:
@@ -63,21 +63,21 @@ def test_what_queues_and_index_add_fills_the_disk_too() -> None:
 
 
 def test_retention_that_holds_never_reaches_a_limit() -> None:
-    told = tell(steady(3), reserved_ms=3 * DAY_MS)
-    assert told.kept_bytes == 40 * GB  # three days, and the one that waits for the hour
-    assert in_days(told) == [None, None, None]
+    result = tell(steady(3), reserved_ms=3 * DAY_MS)
+    assert result.kept_bytes == 40 * GB  # three days, and the one that waits for the hour
+    assert in_days(result) == [None, None, None]
 
 
 def test_retention_that_holds_too_much_reaches_the_first_limits_only() -> None:
     # 30 GB are there. Kept are 381 GB, so 351 are to come: more than the 350 that bring the disk to 85 %.
-    told = tell(steady(3), reserved_ms=int(37.1 * DAY_MS))
-    assert in_days(told) == [25, 35, None]
+    result = tell(steady(3), reserved_ms=int(37.1 * DAY_MS))
+    assert in_days(result) == [25, 35, None]
 
 
 def test_for_how_long_messages_could_be_kept() -> None:
-    told = tell(steady(3), reserved_ms=72 * HOUR_MS)
+    result = tell(steady(3), reserved_ms=72 * HOUR_MS)
     # (30 GB there + 250 GB of room) / 10 GB a day, less the day that waits.
-    assert [limit.holds_hours for limit in told.limits] == [27 * 24, 37 * 24, 42 * 24]
+    assert [limit.holds_hours for limit in result.limits] == [27 * 24, 37 * 24, 42 * 24]
     kept_so = tell(steady(3), reserved_ms=27 * 24 * HOUR_MS)
     assert in_days(kept_so)[0] is None
     one_more = tell(steady(3), reserved_ms=(27 * 24 + 1) * HOUR_MS)
@@ -85,17 +85,17 @@ def test_for_how_long_messages_could_be_kept() -> None:
 
 
 def test_a_disk_that_is_over_a_limit_is_there_now() -> None:
-    told = tell(steady(3), DiskUsage(1000 * GB, 130 * GB, 0.87), reserved_ms=3 * DAY_MS)
-    assert in_days(told) == [0, 0, None]
-    assert told.limits[0].holds_hours is None
+    result = tell(steady(3), DiskUsage(1000 * GB, 130 * GB, 0.87), reserved_ms=3 * DAY_MS)
+    assert in_days(result) == [0, 0, None]
+    assert result.limits[0].holds_hours is None
 
 
 def test_the_busiest_day_is_another_pace() -> None:
     samples = [Sample(MIDNIGHT_MS - 2 * DAY_MS, 0), Sample(MIDNIGHT_MS - DAY_MS, 10 * GB), Sample(MIDNIGHT_MS, 50 * GB)]
-    told = tell(samples)
-    assert (told.bytes_a_day, told.busiest_day_bytes) == (25 * GB, 40 * GB)
-    assert in_days(told)[0] == 10
-    assert told.limits[0].at_busiest_ms == MIDNIGHT_MS + int(6.25 * DAY_MS)
+    result = tell(samples)
+    assert (result.bytes_a_day, result.busiest_day_bytes) == (25 * GB, 40 * GB)
+    assert in_days(result)[0] == 10
+    assert result.limits[0].at_busiest_ms == MIDNIGHT_MS + int(6.25 * DAY_MS)
 
 
 def test_only_the_last_days_count() -> None:
@@ -104,16 +104,16 @@ def test_only_the_last_days_count() -> None:
         Sample(MIDNIGHT_MS - 2 * DAY_MS, 900 * GB),
         Sample(MIDNIGHT_MS, 902 * GB),
     ]
-    told = tell(old, days=2)
-    assert told.bytes_a_day == 1 * GB
-    assert told.log_bytes == 902 * GB
+    result = tell(old, days=2)
+    assert result.bytes_a_day == 1 * GB
+    assert result.log_bytes == 902 * GB
 
 
 def test_a_writer_that_stopped_makes_the_average_smaller() -> None:
     samples = [Sample(MIDNIGHT_MS - 4 * DAY_MS, 0), Sample(MIDNIGHT_MS - 2 * DAY_MS, 20 * GB)]
-    told = tell(samples)
-    assert told.bytes_a_day == 5 * GB
-    assert [day.bytes for day in told.days] == [10 * GB, 10 * GB, 0, 0]
+    result = tell(samples)
+    assert result.bytes_a_day == 5 * GB
+    assert [day.bytes for day in result.days] == [10 * GB, 10 * GB, 0, 0]
     silent = tell(samples, days=1)
     assert (silent.bytes_a_day, silent.limits) == (0.0, ())
 
@@ -121,8 +121,8 @@ def test_a_writer_that_stopped_makes_the_average_smaller() -> None:
 def test_days_are_those_of_utc_and_the_ends_are_parts() -> None:
     now = MIDNIGHT_MS + 6 * HOUR_MS
     samples = [Sample(MIDNIGHT_MS - 30 * HOUR_MS, 0), Sample(now, 36 * GB)]
-    told = tell(samples, now_ms=now)
-    assert told.days == (
+    result = tell(samples, now_ms=now)
+    assert result.days == (
         DayVolume(MIDNIGHT_MS - 30 * HOUR_MS, 6 * GB),
         DayVolume(MIDNIGHT_MS - 24 * HOUR_MS, 24 * GB),
         DayVolume(MIDNIGHT_MS, 6 * GB),
@@ -140,8 +140,8 @@ def test_a_clock_that_jumped_does_no_harm() -> None:
     "samples", [[], [Sample(MIDNIGHT_MS, 0)], [Sample(MIDNIGHT_MS - 9, 0), Sample(MIDNIGHT_MS, GB)]]
 )
 def test_too_little_to_foresee_anything(samples: list[Sample]) -> None:
-    told = tell(samples)
-    assert (told.bytes_a_day, told.limits) == (None, ())
+    result = tell(samples)
+    assert (result.bytes_a_day, result.limits) == (None, ())
 
 
 def test_without_a_disk_there_are_no_limits() -> None:
@@ -167,13 +167,13 @@ def write_days(path: Path, volumes: list[int], config: StoreConfig = SMALL) -> i
 def test_samples_of_a_real_log_give_its_days(tmp_path: Path) -> None:
     size = write_days(tmp_path / "s", [100, 300, 200])
     before = snapshot(tmp_path / "s")
-    told, disk = foresee(look_at(tmp_path / "s"), SMALL, 7, MIDNIGHT_MS)
+    result, disk = foresee(look_at(tmp_path / "s"), SMALL, 7, MIDNIGHT_MS)
     assert snapshot(tmp_path / "s") == before
     assert disk is not None
-    for day, count in zip(told.days[-3:], [100, 300, 200], strict=True):
+    for day, count in zip(result.days[-3:], [100, 300, 200], strict=True):
         assert day.bytes == pytest.approx(count * size, rel=0.1)
     # A key and a queue entry for each message.
-    assert told.derived_ratio == pytest.approx(40 / size, rel=0.05)
+    assert result.derived_ratio == pytest.approx(40 / size, rel=0.05)
 
 
 def test_few_records_are_read_however_long_the_log(tmp_path: Path) -> None:
@@ -216,9 +216,9 @@ def test_the_command_for_people_and_programs(
     monkeypatch.setattr("time.time_ns", lambda: MIDNIGHT_MS * 1_000_000)
     assert main.run(["forecast", str(tmp_path / "s"), "-o", "json"]) == 0
     captured = capsys.readouterr()
-    told = json.loads(captured.out)
-    assert [limit["percent"] for limit in told["limits"]] == [75, 85, 90]
-    assert told["bytes_a_day"] > 50_000 and told["until_ms"] == MIDNIGHT_MS
+    result = json.loads(captured.out)
+    assert [limit["percent"] for limit in result["limits"]] == [75, 85, 90]
+    assert result["bytes_a_day"] > 50_000 and result["until_ms"] == MIDNIGHT_MS
     assert captured.err == "no --config: RocketMQ's defaults (72 hours, deleted at 04:00)\n"
     assert main.run(["forecast", str(tmp_path / "s")]) == 0
     shown = capsys.readouterr().out
@@ -230,9 +230,9 @@ def test_a_configuration_that_keeps_everything(tmp_path: Path, capsys: pytest.Ca
     config = tmp_path / "config.json"
     config.write_text('{"retention": "off"}')
     assert main.run(["forecast", str(tmp_path / "s"), "--config", str(config), "--days", "3650", "-o", "json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert {limit["means"] for limit in told["limits"]} == {"nothing is deleted by this configuration"}
-    assert told["kept_bytes"] is None
+    result = json.loads(capsys.readouterr().out)
+    assert {limit["means"] for limit in result["limits"]} == {"nothing is deleted by this configuration"}
+    assert result["kept_bytes"] is None
 
 
 def test_a_store_without_messages(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

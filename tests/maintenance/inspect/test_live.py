@@ -193,14 +193,14 @@ def test_lag_and_rate_of_a_group(tmp_path: Path, clock: Clock) -> None:
 @pytest.mark.parametrize("case", CASES)
 def test_offsets_found_by_halving_are_those_of_the_whole_queue(case: str, golden: Golden) -> None:
     files = look_at(golden(case) / "store")
-    told = {(queue.topic, queue.queue_id): queue for queue in queues(files)}
-    assert told
+    reported = {(queue.topic, queue.queue_id): queue for queue in queues(files)}
+    assert reported
     for log_min in (0, files.log[0].size // 3, files.log[0].size // 2):
         for key, queue in files.queues.items():
             end = queue_end(files, queue)
             begin = queue_begin(files, queue, log_min, end)
             if log_min == 0:
-                assert (begin, end) == (told[key].min_offset, told[key].max_offset)
+                assert (begin, end) == (reported[key].min_offset, reported[key].max_offset)
             assert begin <= end
 
 

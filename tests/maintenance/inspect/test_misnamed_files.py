@@ -101,10 +101,10 @@ def test_a_repair_that_was_killed_is_planned_afresh(made: Path, tmp_path: Path, 
         disturbed(made, root, ALL[scene])
         left = tries
 
-        def step(told: str) -> None:
+        def step(reported: str) -> None:
             nonlocal left
             if left == 0:
-                raise Killed(told)
+                raise Killed(reported)
             left -= 1
 
         tries += 1
@@ -126,25 +126,25 @@ class WritingDown(LocalMedium):
 
     def __init__(self, directory: Path) -> None:
         super().__init__()
-        self.told: list[str] = []
+        self.reported: list[str] = []
         self._directory = directory
 
     def rename(self, source: Path, target: Path) -> None:
         super().rename(source, target)
         if target.parent == self._directory:
-            self.told.append("rename")
+            self.reported.append("rename")
 
     def sync_directory(self, path: Path) -> None:
         super().sync_directory(path)
-        if path == self._directory and self.told and self.told[-1] == "rename":
-            self.told.append("sync")
+        if path == self._directory and self.reported and self.reported[-1] == "rename":
+            self.reported.append("sync")
 
 
 def test_each_rename_is_durable_before_the_next(made: Path, tmp_path: Path) -> None:
     root = disturbed(made, tmp_path / "store", SCENES["two exchanged, the last among them"])
     medium = WritingDown(root / "commitlog")
     repair(root, medium=medium)
-    assert medium.told == ["rename", "sync"] * 3
+    assert medium.reported == ["rename", "sync"] * 3
 
 
 # What no repair decides
@@ -212,8 +212,8 @@ def test_a_file_is_never_renamed_over_another(made: Path, tmp_path: Path) -> Non
     """Somebody puts the file back by hand between the look and the step."""
     root = disturbed(made, tmp_path / "store", SCENES["one digit off"])
 
-    def step(told: str) -> None:
-        if told == "rename":
+    def step(reported: str) -> None:
+        if reported == "rename":
             (root / "commitlog" / name_of(SIZE)).write_bytes(b"mine")
 
     with pytest.raises(DamagedStore, match="and there is one"):

@@ -56,15 +56,15 @@ def torn(golden: Golden, tmp_path: Path) -> Torn:
 
 def content(root: Path) -> dict[str, str]:
     """The digest of every file that a repair may not end with differently; index files have the time as their name."""
-    told: dict[str, str] = {}
+    reported: dict[str, str] = {}
     for path in sorted(root.rglob("*")):
         name = str(path.relative_to(root))
         if path.is_file() and not name.startswith(("flintlog", "lock")):
             data = path.read_bytes()
             if name.startswith("index/"):
-                name = f"index/{len([other for other in told if other.startswith('index/')])}"
-            told[name] = hashlib.sha256(data).hexdigest()
-    return told
+                name = f"index/{len([other for other in reported if other.startswith('index/')])}"
+            reported[name] = hashlib.sha256(data).hexdigest()
+    return reported
 
 
 @pytest.mark.parametrize("variant", TORN)
@@ -80,11 +80,11 @@ def test_each_damage_is_planned_applied_and_gone(variant: str, torn: Torn, golde
     assert report.left == []
     assert verify(root).findings == []
     assert not (root / "abort").exists()
-    told = lines(golden("torn") / "manifest.jsonl")
+    reported = lines(golden("torn") / "manifest.jsonl")
     with open_store(root, config_of(golden("torn")), read_only=True) as store:
         assert store.recovery.clean
         missing: set[int] = set()
-        for line in told:
+        for line in reported:
             message = store.message_at(line["physicalOffset"])
             if message is None or hashlib.sha256(message.record).hexdigest() != line["recordSha256"]:
                 missing.add(line["physicalOffset"])
@@ -112,10 +112,10 @@ def test_a_lost_message_is_named_and_its_place_says_so(torn: Torn, golden: Golde
         assert (message.store_timestamp, message.keys) == (line["storeTimestamp"], (line.get("keys") or "").split())
 
 
-def test_a_size_that_nothing_tells_is_said(torn: Torn, golden: Golden) -> None:
+def test_an_unknown_size_is_reported_as_guessed(torn: Torn, golden: Golden) -> None:
     root = torn("nocqindex")
-    told = [note for note in plan_repair(root).notes if "--config" in note]
-    assert [note.split()[0] for note in told] == [
+    reported = [note for note in plan_repair(root).notes if "--config" in note]
+    assert [note.split()[0] for note in reported] == [
         "mapped_file_size_consume_queue",
         "max_hash_slot_num",
         "max_index_num",
@@ -224,8 +224,8 @@ def test_everything_that_was_replaced_is_kept(torn: Torn) -> None:
 def test_a_stretch_of_zeros_is_filled_and_what_follows_is_kept(golden: Golden, tmp_path: Path) -> None:
     root = tmp_path / "store"
     shutil.copytree(golden("plain") / "store", root)
-    told = [line for line in lines(golden("plain") / "manifest.jsonl") if line["physicalOffset"] < 1048576]
-    lost = told[40:44]
+    reported = [line for line in lines(golden("plain") / "manifest.jsonl") if line["physicalOffset"] < 1048576]
+    lost = reported[40:44]
     start, stop = lost[0]["physicalOffset"] + 10, lost[-1]["physicalOffset"] + 50
     with (root / "commitlog" / f"{0:020d}").open("r+b") as file:
         file.seek(start)
@@ -239,7 +239,7 @@ def test_a_stretch_of_zeros_is_filled_and_what_follows_is_kept(golden: Golden, t
         for line in lost:
             (message,) = store.get(line["topic"], line["queueId"], line["queueOffset"], 1).messages
             assert LOST_PROPERTY in message.properties
-        after = told[44]
+        after = reported[44]
         (message,) = store.get(after["topic"], after["queueId"], after["queueOffset"], 1).messages
         assert hashlib.sha256(message.record).hexdigest() == after["recordSha256"]
 

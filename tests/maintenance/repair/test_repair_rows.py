@@ -28,8 +28,10 @@ def multi(golden: Golden, tmp_path: Path) -> Path:
 
 
 def batches(golden: Golden) -> list[dict[str, Any]]:
-    told = lines(golden("multi") / "manifest.jsonl")
-    return [line for line in told if "INNER_BASE" in line["properties"] and int(line["properties"]["INNER_NUM"]) > 1]
+    all_lines = lines(golden("multi") / "manifest.jsonl")
+    return [
+        line for line in all_lines if "INNER_BASE" in line["properties"] and int(line["properties"]["INNER_NUM"]) > 1
+    ]
 
 
 def damage(root: Path, line: dict[str, Any], place: int, content: bytes) -> None:
@@ -72,12 +74,12 @@ def test_rows_have_steps_and_messages(
     out = capsys.readouterr().out
     rows = list(csv.DictReader(out.splitlines())) if form == "csv" else list(map(json.loads, out.splitlines()))
     assert [row["kind"] for row in rows] == ["step", "step", "kept", "lost"]
-    told = json.loads((golden("torn") / "flip" / "damage.json").read_text())
+    reported = json.loads((golden("torn") / "flip" / "damage.json").read_text())
     seen = verify(tmp_path / "store")
     step, settle, kept, lost = rows
     assert (step["action"], settle["action"]) == ("stand-in", "settle")
     assert int(kept["message_count"]) == seen.record_count - 1 > 100
-    assert (int(lost["physical_offset"]), lost["why"]) == (told["record"], "damaged-record")
+    assert (int(lost["physical_offset"]), lost["why"]) == (reported["record"], "damaged-record")
     assert {tuple(row) for row in rows} == {tuple(rows[0])}
 
 
