@@ -240,6 +240,12 @@ def is_member_directory(root: Path, medium: Medium) -> bool:
     return root.absolute().name.startswith(LEDGER_PREFIX) or medium.exists(root / MEMBER_TERM)
 
 
+def refuse_member_directory(root: Path, medium: Medium) -> None:
+    """Raise for the directory of a ledger's member: a store made in it would replace the member's index."""
+    if is_member_directory(root, medium):
+        raise DamagedStore("this is a ledger member's directory", path=root, advice="name the store above it")
+
+
 def find_rocksdb(paths: StorePaths, medium: Medium) -> Path | None:
     """The directory in which RocksDB keeps the queues of a store; None when they are files."""
     places = (paths.consume_queue, paths.root / "consumequeue_rocksdb")

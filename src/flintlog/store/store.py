@@ -36,7 +36,7 @@ from flintlog.store.member.replication_port import ReplicationPort
 from flintlog.store.model.message import Message, Receipt
 from flintlog.store.model.recovery_report import RecoveryReport
 from flintlog.store.options.store_config import StoreConfig
-from flintlog.store.paths import StorePaths, refuse_files_for_folders, with_found_member
+from flintlog.store.paths import StorePaths, refuse_files_for_folders, refuse_member_directory, with_found_member
 from flintlog.store.put.service_host import ServiceHost
 from flintlog.store.put.service_runs import ServiceRuns
 from flintlog.store.put.writable import Writable
@@ -93,6 +93,7 @@ def open_store(
     if held is not None and not held.is_directory:
         raise DamagedStore("this is a file, not a store's directory", path=path)
     refuse_files_for_folders(StorePaths.of(Path(path), config), disk)
+    refuse_member_directory(Path(path), disk)
     if medium is None:
         path = Path(path).absolute()  # the process may change its working directory
     config = with_found_member(Path(path), config, disk, read_only=read_only)

@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 from tests.maintenance.verify.test_verify import snapshot
 
+from flintlog import open_store
 from flintlog.cli import main
 from flintlog.cli.exit_codes import ExitCode
+from flintlog.errors import DamagedStore
 
 Golden = Callable[[str], Path]
 
@@ -60,3 +62,16 @@ def test_the_directory_of_a_member_is_not_taken_for_a_store(
     assert "this is a ledger member's directory" in said.err
     assert "name the store above it" in said.err
     assert said.out == ""
+
+
+@pytest.mark.parametrize("name", ["dledger-n1", "renamed"])
+def test_no_store_is_made_in_the_directory_of_a_member(
+    name: str, member: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    where = member.rename(member.with_name(name))
+    before = snapshot(where)
+    assert main.run(["put", str(where), "a body", "--topic", "orders", "--create"]) == ExitCode.CANNOT_READ
+    assert "this is a ledger member's directory" in capsys.readouterr().err
+    with pytest.raises(DamagedStore, match="this is a ledger member's directory"):
+        open_store(where)
+    assert snapshot(where) == before

@@ -36,6 +36,7 @@ from flintlog.store.paths import (
     guess_paths,
     is_member_directory,
     is_store,
+    refuse_member_directory,
     with_found_ledger,
 )
 from flintlog.store.queues.deleted_queues import FOR_EVER, load_deleted
@@ -45,9 +46,6 @@ from flintlog.store.settings.written_with import DELAY_LEVELS, Value, load_optio
 
 if TYPE_CHECKING:
     from flintlog.store.options.store_config import StoreConfig
-
-_MEMBER = "this is a ledger member's directory"
-_ABOVE = "name the store above it"
 
 
 @dataclass(slots=True)
@@ -181,8 +179,7 @@ def look_at(
     log file is compared with its first record.
     """
     root, medium = local_path(root), LocalMedium() if medium is None else medium
-    if is_member_directory(root, medium):
-        raise DamagedStore(_MEMBER, path=root, advice=_ABOVE)
+    refuse_member_directory(root, medium)
     paths = guess_paths(root, medium) if config is None else with_found_ledger(StorePaths.of(root, config), medium)
     files = StoreFiles(root, paths, config, Inferred(), medium, MappedSource(medium, max_files=256))
     if paths.ledger is not None and (config is None or not config.enable_dledger_commit_log):
@@ -215,7 +212,8 @@ def fitting_config(root: Path, config: StoreConfig | None = None) -> StoreConfig
 def refuse_member(root: Path, medium: Medium, what: str) -> None:
     """Refuse the directory of a ledger's member itself, which is not a store."""
     if is_member_directory(root, medium):
-        raise InvalidConfig(f"{_MEMBER}, and is not {what}", path=root, advice=_ABOVE)
+        advice = "name the store above it"
+        raise InvalidConfig(f"this is a ledger member's directory, and is not {what}", path=root, advice=advice)
 
 
 def refuse_ledger(files: StoreFiles, what: str) -> None:
