@@ -227,20 +227,23 @@ class SegmentQueue(SegmentList):
         self.flushed_where = min(self.flushed_where, offset)
         self.committed_where = min(self.committed_where, offset)
 
-    def delete_last(self) -> None:
-        """Delete the last segment, and lower the flushed offset to its start."""
+    def delete_last(self, *, is_synced: bool = True) -> None:
+        """Delete the last segment, and lower the flushed offset to its start.
+
+        Without `is_synced` a crash may bring the file back until the caller has synced its folder.
+        """
         with self._flushing:
             last = self.last
             if last is not None:
-                self._drop(last)
+                self._drop(last, is_synced=is_synced)
                 self._lower_to(last.base)
 
-    def _drop(self, segment: Segment) -> None:
+    def _drop(self, segment: Segment, *, is_synced: bool = True) -> None:
         # By force: the offsets will be reused, so the old bytes must no longer be served.
         segment.destroy(0, 0)
         self._forget(segment)
-        # Without this a crash could bring the file back, with its old records.
-        self.medium.sync_directory(segment.path.parent)
+        if is_synced:  # else a crash could bring the file back, with its old records
+            self.medium.sync_directory(segment.path.parent)
 
     # Deleting
 

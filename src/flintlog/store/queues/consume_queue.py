@@ -227,7 +227,7 @@ class ConsumeQueue(LogicalQueue):
         if first is not self.segments.last or (first.wrote_position and not self._has_only_fillers):
             return False
         self.detach()
-        self.segments.delete_last()
+        self._delete_last()
         self._min_position = 0
         return True
 

@@ -276,8 +276,15 @@ class QueueData(ABC):
                 # Cleared: a later opening would take the old entries for ones that follow what is written now.
                 self._cut(segment.base + kept, clear=True)
                 return
-            self.segments.delete_last()
+            self._delete_last()
         self._files_changed()
+
+    def _delete_last(self) -> None:
+        """Delete the last file. The next whole flush makes that durable, with many folders at a time."""
+        last = self.segments.last
+        self.segments.delete_last(is_synced=False)
+        if last is not None:
+            self._tails.emptied.add(last.path.parent)
 
     def _keep_below(self, segment: Segment, physical_offset: int) -> int:
         selected = segment.select(0)
@@ -296,7 +303,7 @@ class QueueData(ABC):
     def set_back(self, end: int) -> None:
         """End the queue at this byte of its files, whatever follows; the entries before it are known to be whole."""
         while (segment := self.segments.last) is not None and segment.base >= end:
-            self.segments.delete_last()
+            self._delete_last()
         if segment is None:
             self._files_changed()
             return

@@ -1,7 +1,7 @@
 """Making queues durable: their entries, the names of their files, and their deletion.
 
 Invariant: a queue that was written since its last whole flush is in `TailKeeper.written`. A folder whose deleted names
-may return after a power loss is in `_emptied` until it was synced.
+may return after a power loss is in `TailKeeper.emptied` until it was synced.
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ class QueueSync:
         self._root = root
         self._medium = medium
         self._tails = tails
-        self._emptied: set[Path] = set()
 
     def flush(self, least_pages: int) -> bool:
         """Make the queues durable that were written; True when nothing was left to do."""
@@ -64,28 +63,28 @@ class QueueSync:
 
     def _sync_deletions(self) -> None:
         """Deleted files must not return: the checkpoint's note is written next, and does not have them."""
-        while self._emptied:
-            folder = self._emptied.pop()  # before the sync: another thread may delete more meanwhile
-            try:
-                if self._medium.exists(folder):
-                    self._medium.sync_directory(folder)
-            except BaseException:
-                self._emptied.add(folder)
-                raise
+        folders = list(self._tails.emptied)
+        self._tails.emptied.difference_update(folders)  # before the sync: another thread may delete more meanwhile
+        try:
+            do_each(self._medium.sync_directory, list(filter(self._medium.exists, folders)), _SYNCS_AT_ONCE)
+        except BaseException:
+            self._tails.emptied.update(folders)
+            raise
 
     def note_emptied(self, folders: Iterable[Path]) -> None:
         """Names in these folders were deleted: the next whole flush syncs them."""
-        self._emptied.update(folders)
+        self._tails.emptied.update(folders)
 
     def forget_emptied(self) -> None:
         """All queues were deleted. They are built again, and made durable with their names."""
-        self._emptied.clear()
+        self._tails.emptied.clear()
 
     def sync_names(self, queues: Iterable[QueueData]) -> None:
         """Make the names of all files durable: a killed process may have left new ones that are not."""
         folders = {segment.path.parent for queue in queues for segments in queue.parts for segment in segments.segments}
         # From the top: a directory whose own name is lost is lost with everything in it.
         above = {parent for folder in folders for parent in folder.parents if parent.is_relative_to(self._root)}
+        self._tails.emptied.difference_update(folders)
         do_each(self._medium.sync_directory, sorted(folders | above), _SYNCS_AT_ONCE)
 
 

@@ -337,9 +337,10 @@ class QueueTable:
 
     def destroy(self) -> None:
         """Delete every queue, to build them again from the log. Next offsets then come from there."""
-        for queue in self.all():
-            self._forget(queue)
-            self._maker.remove_folders(queue.topic)
+        queues = self.all()
+        do_each(self._forget, queues, _RECOVERY_THREADS)  # each waits for the disk
+        for topic in {queue.topic for queue in queues}:
+            self._maker.remove_folders(topic)
         self.sync.forget_emptied()
 
     def _forget(self, queue: LogicalQueue) -> None:

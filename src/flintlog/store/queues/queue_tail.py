@@ -7,6 +7,7 @@ tail up: no lane can be writing then.
 from __future__ import annotations
 
 from functools import partial
+from pathlib import Path
 from threading import get_ident
 from typing import TYPE_CHECKING
 
@@ -25,13 +26,15 @@ class TailKeeper:
     run one at a time. In any other thread the answer is no, and the file stays mapped.
     """
 
-    __slots__ = ("writer", "written")
+    __slots__ = ("emptied", "writer", "written")
 
     def __init__(self) -> None:
         self.writer: int | None = None
         """The thread inside a `put`, which sets it."""
         self.written: set[QueueData] = set()
         """Queues that may have unsynced entries. A put adds its queue last; a flush removes it before it syncs."""
+        self.emptied: set[Path] = set()
+        """Folders whose deleted names may return after a power loss, until they are synced."""
 
     def may_take(self) -> bool:
         """Whether the calling thread is the one inside a put."""
