@@ -201,7 +201,7 @@ def test_nothing_is_recovered_before_the_files_are_right(tmp_path: Path, case: C
     assert contents(tmp_path) == before
     path.unlink()
     with open_store(tmp_path, config, clock=FakeClock(NOW_MS)) as store:
-        assert [finding.id for finding in store.recovery] == ["short-log"]
+        assert [finding.id for finding in store.recovery] == ["damaged-range"]
 
 
 @pytest.mark.parametrize("case", FIGURES, ids=name_of)
