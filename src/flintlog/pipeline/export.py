@@ -64,6 +64,9 @@ class ExportReport:
     unparsed: int = 0
     """Bodies that did not fit the schema."""
 
+    damaged: int = 0
+    """Damaged places of the log that were passed over, because data loss is allowed."""
+
     positions: dict[str, int] = field(default_factory=dict)
     seconds: float = 0.0
 
@@ -249,9 +252,10 @@ class _Export:
         with plain_errors("the export"):
             doing = f"export: write {count_of(len(splits), 'split')} of {', '.join(self.paths)}"
             written = run_tasks(self._spark, self._task.write, splits, report_progress, doing=doing)
-        files = [file for each in written for file in each]
+        files = [file for each in written for file in each.files]
         self._table.commit(files, {self._key(log): stop for log, _, stop in ranges})
         self._count(files)
+        self.report.damaged += sum(each.damaged_count for each in written)
 
     def _count(self, files: Sequence[WrittenFile]) -> None:
         report = self.report

@@ -278,7 +278,7 @@ def test_a_topic_of_255_characters_has_a_folder_that_can_be_made(tmp_path: Path)
     (log,) = find_logs((str(store),))
     (planned,) = plan([(log, 0, find_end(log))], split_bytes=1 << 20, least_count=1)
     task = ExportTask(str(tmp_path / "table"), keep_partitions=True, by_partition=True)
-    written = {file.topic: Path(file.staged) for file in task.write(planned)}
+    written = {file.topic: Path(file.staged) for file in task.write(planned).files}
     assert sorted(written) == long
     assert len({path.parents[1] for path in written.values()}) == 2
     for topic, path in written.items():
@@ -307,3 +307,26 @@ def test_the_command_exports_and_says_what_it_did(
     assert run(["pipeline", "export", str(tmp_path / "nowhere"), table]) == 3
     assert run(["pipeline", "export", str(store), table]) == 2
     assert "the table was made with topics" in capsys.readouterr().err
+
+
+def test_damaged_places_that_are_passed_over_are_counted(tmp_path: Path) -> None:
+    store = fill(tmp_path / "store", 60)
+    (log,) = find_logs((str(store),))
+    (planned,) = plan([(log, 0, find_end(log))], split_bytes=1 << 20, least_count=1)
+    intact = ExportTask(str(tmp_path / "intact"), fail_on_data_loss=False).write(planned)
+    file = store / "commitlog" / log.files[0].name
+    damaged = bytearray(file.read_bytes())
+    for place in (find_record(damaged, 10), find_record(damaged, 30)):
+        damaged[place + 4 : place + 8] = b"none"  # its magic
+    file.write_bytes(damaged)
+    written = ExportTask(str(tmp_path / "table"), fail_on_data_loss=False).write(planned)
+    assert (intact.damaged_count, written.damaged_count) == (0, 2)
+    assert sum(each.rows for each in written.files) == sum(each.rows for each in intact.files) - 2
+
+
+def find_record(log: bytes | bytearray, number: int) -> int:
+    """Where the record of a number begins."""
+    place = 0
+    for _ in range(number):
+        place += int.from_bytes(log[place : place + 4], "big")
+    return place

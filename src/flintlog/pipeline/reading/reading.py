@@ -7,7 +7,7 @@ Python object on the way.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -46,6 +46,8 @@ class Reading:
     decompress: bool = False
     verify_crc: bool = False
     fail_on_data_loss: bool = True
+    passed: list[int] = field(default_factory=list, compare=False)
+    """The physical offsets of damaged places that were passed over, where data loss is allowed."""
 
     def read(self, planned: LogSplit) -> Iterator[pa.RecordBatch]:
         """The rows of the records that begin in a split."""
@@ -119,6 +121,7 @@ class Reading:
     def _refuse(self, planned: LogSplit, position: int, reason: ScanStop) -> None:
         """Raise an error for a gap, unless data loss is allowed."""
         if not self.fail_on_data_loss:
+            self.passed.append(position)
             return
         kind = DamagedRecord if reason in (ScanStop.BAD_CRC, ScanStop.BAD_RECORD_CRC) else DamagedStore
         raise kind(

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import date, timedelta
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 from urllib.parse import quote
 
 import msgspec
@@ -63,6 +63,14 @@ class WrittenFile:
         return f"topic={quote(self.topic, safe='')}/day={self.day}"
 
 
+class WrittenSplit(NamedTuple):
+    """What a task made of a split."""
+
+    files: list[WrittenFile]
+    damaged_count: int
+    """Damaged places that were passed over."""
+
+
 @dataclass(frozen=True, slots=True)
 class ExportTask:
     """How a split becomes files; `value_type` is what bodies are parsed as."""
@@ -78,9 +86,11 @@ class ExportTask:
     keep_partitions: bool = False
     by_partition: bool = False
 
-    def write(self, planned: LogSplit) -> list[WrittenFile]:
+    def write(self, planned: LogSplit) -> WrittenSplit:
         """Write the files of one split. A second attempt writes others, and those of the first are not used."""
-        return self.write_rows(self.reading().read(planned))
+        reading = self.reading()
+        files = self.write_rows(reading.read(planned))
+        return WrittenSplit(files, len(reading.passed))
 
     def reading(self) -> Reading:
         """How a split is read for this table."""
