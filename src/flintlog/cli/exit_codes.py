@@ -26,7 +26,7 @@ MEANINGS: Mapping[ExitCode, str] = {
     ExitCode.FINDINGS: "Done, and there is something to look at: findings, logs that differ, something to repair.",
     ExitCode.USAGE: "The command was not understood, or an option, a filter or a message is invalid; nothing was done.",
     ExitCode.CANNOT_READ: "The directory is no store, cannot be read, or the disk or another node refused; "
-    "or a repair would have done harm and was taken back.",
+    "or a repair did harm and was undone.",
     ExitCode.STORE_IN_USE: "Another process runs the store.",
     ExitCode.PARTIAL: "A part was done or shown: damage was skipped, or some of the input was refused.",
     ExitCode.UNEXPECTED: "A defect of flintlog; FLINTLOG_TRACEBACK=1 shows where.",

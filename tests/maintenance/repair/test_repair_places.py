@@ -107,7 +107,7 @@ def test_a_repair_that_hides_a_message_takes_itself_back(
     before = files_of(store)
     monkeypatch.setattr(gap_filling.GapFiller, "make_way", lambda *_: True)  # as RocketMQ: put where the queue ends
     assert main.run(["repair", str(store), "--apply"]) == ExitCode.CANNOT_READ
-    assert "taken back" in capsys.readouterr().err
+    assert "was undone" in capsys.readouterr().err
     after = files_of(store)
     changed = {name for name in before | after if before.get(name) != after.get(name)}
     assert changed <= {"lock"}
@@ -123,7 +123,7 @@ def test_everything_that_a_repair_changed_is_put_back(store: Path, monkeypatch: 
     (store / "checkpoint").unlink()
     files = files_of(store)
     monkeypatch.setattr(repairing, "find_harm", lambda *_: "it is only a test")
-    with pytest.raises(DamagedStore, match="taken back"):
+    with pytest.raises(DamagedStore, match="was undone"):
         repair(store)
     after = files_of(store)
     assert {name for name in files | after if files.get(name) != after.get(name)} <= {"lock"}

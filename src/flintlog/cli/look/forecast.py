@@ -42,7 +42,7 @@ _BAR_WIDTH = 40
 @store_config_option
 @output_option
 def forecast(store: Path, days: int, config: StoreConfig | None, output: Output) -> None:
-    """Say how STORE's log grows, when its disk comes to each limit, and for how long messages could be kept."""
+    """Say how STORE's log grows, when its disk reaches each limit, and for how long messages could be kept."""
     files = look(store, config, output)
     config = or_rocketmq_defaults(config, output)
     now_ms = time.time_ns() // 1_000_000

@@ -175,7 +175,7 @@ def _take_back(files: StoreFiles, undo: Undo, harm: str) -> NoReturn:
     with hold(files.paths, files.medium):
         undo.run()
     raise DamagedStore(
-        f"the repair was taken back, because it did harm: {harm}",
+        f"the repair was undone, because it did harm: {harm}",
         path=files.root,
         advice="the store is as it was before; restore it from a backup or a replica, and report this",
     )
