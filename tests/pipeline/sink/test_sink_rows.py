@@ -245,7 +245,7 @@ def test_what_spark_itself_adds_to_the_options_is_passed_over() -> None:
     ("options", "is_streaming", "said"),
     [
         ({}, False, "path"),
-        ({"path": "s3://bucket/store"}, False, "path.*mounted"),
+        ({"path": "s3://bucket/store"}, False, "s3://bucket/store is a URI"),
         ({"path": "/x", "writter": "a"}, False, "writter.*writerId"),
         ({"path": "/x", "writerId": "a"}, False, "writerId and batchId"),
         ({"path": "/x", "writerId": "a", "batchId": "-1"}, False, "batchId"),
