@@ -10,10 +10,14 @@ import pytest
 from tests.signals.interrupting import Interrupter
 from tests.signals.scenes import KINDS, Scene
 
-# `shutil.rmtree`, interrupted between opening a folder and its `with`: the collector closes it.
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:Exception ignored in. <posix.ScandirIterator:pytest.PytestUnraisableExceptionWarning"
-)
+pytestmark = [
+    # `shutil.rmtree`, interrupted between opening a folder and its `with`: the collector closes it.
+    pytest.mark.filterwarnings(
+        "ignore:Exception ignored in. <posix.ScandirIterator:pytest.PytestUnraisableExceptionWarning"
+    ),
+    # The finalizer of a map that nobody uses any more: the file stays mapped until the process ends.
+    pytest.mark.filterwarnings("ignore:Exception ignored in. <finalize object:pytest.PytestUnraisableExceptionWarning"),
+]
 QUICK_POINTS = 25
 
 
