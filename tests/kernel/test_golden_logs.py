@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from flintlog.derive.columns import to_record_batch
-from flintlog.kernel import LaneStop, ScanStop
+from flintlog.kernel import DispatchStop, ScanStop
 
 CASES = ("plain", "batch", "transaction")
 
@@ -56,7 +56,7 @@ def test_every_message_is_decoded(kernel: ModuleType, golden: Callable[[str], Pa
 
 @pytest.mark.parametrize("way", ["run", "apply"])
 @pytest.mark.parametrize("name", CASES)
-def test_the_lane_writes_javas_files(
+def test_fast_dispatch_writes_javas_files(
     kernel: ModuleType, golden: Callable[[str], Path], tmp_path: Path, name: str, way: str
 ) -> None:
     """Queues and index files are made here as the store makes them; their bytes must be RocketMQ's."""
@@ -75,11 +75,11 @@ def test_the_lane_writes_javas_files(
 
 
 class Desk:
-    """Makes a file when the lane asks for one."""
+    """Makes a file when fast dispatch asks for one."""
 
     def __init__(self, kernel: ModuleType, queue_file_size: int, slot_count: int, index_count: int) -> None:
         self.kernel = kernel
-        self.lane = kernel.Lane()
+        self.fast_dispatch = kernel.FastDispatch()
         self.queue_file_size = queue_file_size
         self.slot_count, self.index_count = slot_count, index_count
         self.queues: dict[tuple[str, int], dict[int, bytearray]] = {}
@@ -90,21 +90,21 @@ class Desk:
         place, at_index = 0, False
         while True:
             if way == "run":
-                stop = self.lane.run(data, place, found.end, base, at_index)
-                place = self.lane.position
+                stop = self.fast_dispatch.run(data, place, found.end, base, at_index)
+                place = self.fast_dispatch.position
                 now = self.kernel.scan(data, place, found.end, base, max_count=1)
                 row, queue = (now.row(0), now.queues[0]) if now.count else (None, None)
             else:
-                stop = self.lane.apply(found, place, at_index)
-                place = self.lane.row_index
+                stop = self.fast_dispatch.apply(found, place, at_index)
+                place = self.fast_dispatch.row_index
                 row = found.row(place) if place < found.count else None
                 queue = found.queues[row.queue] if row is not None else None
-            if stop is LaneStop.DONE:
+            if stop is DispatchStop.DONE:
                 return
-            assert stop in (LaneStop.QUEUE, LaneStop.INDEX)
+            assert stop in (DispatchStop.QUEUE, DispatchStop.INDEX)
             assert row is not None
             assert queue is not None
-            at_index = stop is LaneStop.INDEX
+            at_index = stop is DispatchStop.INDEX
             if at_index:
                 self.next_index()
             else:
@@ -113,7 +113,7 @@ class Desk:
     def next_queue_file(self, queue: tuple[str, int], start: int) -> None:
         assert start % self.queue_file_size == 0
         data = self.queues.setdefault(queue, {})[start] = bytearray(self.queue_file_size)
-        self.lane.set_queue(*queue, self.kernel.QueueEnd(self.kernel.Tail(data, start)))
+        self.fast_dispatch.set_queue(*queue, self.kernel.QueueEnd(self.kernel.Tail(data, start)))
 
     def next_index(self) -> None:
         index = bytearray(40 + 4 * self.slot_count + 20 * self.index_count)
@@ -121,4 +121,4 @@ class Desk:
             end_time, end_offset = self.indexes[-1][8:16], self.indexes[-1][24:32]
             index[0:32] = end_time + end_time + end_offset + end_offset
         self.indexes.append(index)
-        self.lane.set_index(index, self.slot_count, self.index_count)
+        self.fast_dispatch.set_index(index, self.slot_count, self.index_count)

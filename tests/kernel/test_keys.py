@@ -1,4 +1,4 @@
-"""Packed keys: an index file filled from them has the bytes that the lane gives it, however many share its slots."""
+"""Packed keys: an index file filled from them has the bytes that fast dispatch gives it, however full its slots."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def test_a_range_outside_of_the_buffer_is_refused(kernel: ModuleType, start: int
         with pytest.raises(ValueError, match="not inside"):
             loop(bytes(10), start, stop)
     with pytest.raises(ValueError, match="not inside"):
-        kernel.Lane().run(bytes(10), start, stop, 0)
+        kernel.FastDispatch().run(bytes(10), start, stop, 0)
 
 
 def test_rows_say_what_dispatch_needs(kernel: ModuleType, note: Make, write_log: Make) -> None:

@@ -43,13 +43,13 @@ def test_a_released_tail_lets_its_mapping_close(kernel: ModuleType) -> None:
     assert (tail.buffer, tail.capacity, tail.position) == (None, 0, 8)
 
 
-def test_a_lane_releases_its_previous_index_file(kernel: ModuleType) -> None:
+def test_fast_dispatch_releases_its_previous_index_file(kernel: ModuleType) -> None:
     mapping = mmap.mmap(-1, 4096)
-    lane = kernel.Lane()
-    lane.set_index(mapping, 4, 8)
+    fast_dispatch = kernel.FastDispatch()
+    fast_dispatch.set_index(mapping, 4, 8)
     with pytest.raises(BufferError):
         mapping.close()
-    lane.set_index(None, 0, 0)
+    fast_dispatch.set_index(None, 0, 0)
     mapping.close()
 
 
@@ -59,7 +59,7 @@ def test_loops_hold_no_buffer_after_their_end(kernel: ModuleType, note: Make, wr
     mapping[: len(log)] = log
     found = kernel.scan(mapping, 0, 4096, 0)
     decoded = kernel.decode(mapping, 0, 4096, 0)
-    kernel.Lane().run(mapping, 0, 4096, 0)
+    kernel.FastDispatch().run(mapping, 0, 4096, 0)
     kernel.count_entries(mapping, 0, 4096)
     kernel.crc32(mapping)
     mapping.close()

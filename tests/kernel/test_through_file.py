@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from tests.kernel.put_lanes import make_put_lane
+from tests.kernel.fast_puts import make_fast_put
 
 from flintlog.kernel import reference
 from flintlog.store.model.message import Message
@@ -186,13 +186,13 @@ def test_the_plain_kernel_leaves_a_descriptor_to_its_owner(note: Make, file: Log
     os.close(descriptor)
 
 
-def put_lane(kernel: ModuleType, tail: Duck) -> tuple[Duck, Duck]:
-    """A put lane with one queue."""
-    lane = kernel.Lane()
-    lane.index_enabled = False
+def fast_put(kernel: ModuleType, tail: Duck) -> tuple[Duck, Duck]:
+    """A fast put with one queue."""
+    fast_dispatch = kernel.FastDispatch()
+    fast_dispatch.index_enabled = False
     queue = kernel.QueueEnd(kernel.Tail(bytearray(20 * 100), 0))
-    lane.set_queue("t", 0, queue)
-    puts = make_put_lane(kernel, lane, tail, max_message_size=1 << 20)
+    fast_dispatch.set_queue("t", 0, queue)
+    puts = make_fast_put(kernel, fast_dispatch, tail, max_message_size=1 << 20)
     puts.ready_until = 1  # only the first batch finds its pages ready
     return puts, queue
 
@@ -206,7 +206,7 @@ def test_a_put_dispatches_what_it_wrote_through_the_file(native: ModuleType, fil
     through.take_file(file.descriptor())
     entries = []
     for tail in (through, into_map):
-        puts, queue = put_lane(native, tail)
+        puts, queue = fast_put(native, tail)
         assert puts.put_batch(list(MESSAGES)) is not None
         assert (puts.put_batch(list(MESSAGES)) is not None) is (tail is through)
         assert not puts.is_behind
@@ -220,7 +220,7 @@ def test_it_dispatches_from_where_the_batch_was_put_together(native: ModuleType,
     """Not from the map, whose pages may not be in memory: here the map is of another file and stays zero."""
     tail = native.Tail(bytearray(FILE_BYTES), 0)
     tail.take_file(file.descriptor())
-    puts, queue = put_lane(native, tail)
+    puts, queue = fast_put(native, tail)
     assert puts.put_batch(list(MESSAGES)) is not None
     assert queue.tail.position == 20 * 4 and not any(tail.buffer)
     tail.release()

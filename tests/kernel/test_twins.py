@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from flintlog.errors import InvalidMessage
 from flintlog.format.client_batch import ClientMessage, encode_client_batch
 from flintlog.kernel import reference
-from flintlog.kernel.types import LaneStop
+from flintlog.kernel.types import DispatchStop
 
 Duck = Any  # of either kernel, or wrong on purpose
 
@@ -43,45 +43,45 @@ def seen_by_decode(kernel: ModuleType, data: bytes, **options: Duck) -> tuple[An
 
 
 class Dispatcher:
-    """Answers a lane's stops the way a store would, and keeps what was written."""
+    """Answers a fast dispatch's stops the way a store would, and keeps what was written."""
 
     def __init__(self, kernel: ModuleType, seed: int) -> None:
         self.kernel = kernel
         self.rng = random.Random(seed)
-        self.lane = kernel.Lane(delay_levels_ms=LEVELS_MS, lmq=self.rng.random() < 0.5)
-        self.lane.index_enabled = self.rng.random() < 0.9
+        self.fast_dispatch = kernel.FastDispatch(delay_levels_ms=LEVELS_MS, lmq=self.rng.random() < 0.5)
+        self.fast_dispatch.index_enabled = self.rng.random() < 0.9
         self.files: list[bytearray] = []
         self.trace: list[tuple[Any, ...]] = []
 
-    def note(self, stop: LaneStop) -> None:
-        lane = self.lane
-        done = (lane.last_physical_offset, lane.last_store_timestamp, lane.done_count)
-        self.trace.append((stop, lane.position, lane.row_index, lane.hash_index, *done))
+    def note(self, stop: DispatchStop) -> None:
+        fast_dispatch = self.fast_dispatch
+        done = (fast_dispatch.last_physical_offset, fast_dispatch.last_store_timestamp, fast_dispatch.done_count)
+        self.trace.append((stop, fast_dispatch.position, fast_dispatch.row_index, fast_dispatch.hash_index, *done))
 
     def file(self, size: int) -> bytearray:
         self.files.append(bytearray(size))
         return self.files[-1]
 
-    def answer(self, stop: LaneStop, queue: tuple[str, int], queue_offset: int) -> bool:
-        """Do what the lane asks for; whether the queue step of the record is done by it."""
-        if stop is LaneStop.INDEX:
-            self.lane.set_index(self.file(40 + 4 * 3 + 20 * 4), 3, 4)
+    def answer(self, stop: DispatchStop, queue: tuple[str, int], queue_offset: int) -> bool:
+        """Do what fast dispatch asks for; whether the queue step of the record is done by it."""
+        if stop is DispatchStop.INDEX:
+            self.fast_dispatch.set_index(self.file(40 + 4 * 3 + 20 * 4), 3, 4)
             return True
         if self.rng.random() < 0.3:
             return True
         tail = self.kernel.Tail(self.file(20 * self.rng.randrange(1, 4)), 20 * queue_offset)
         end = self.kernel.QueueEnd(tail, self.rng.choice((-1, -1, BASE + 500)))
-        self.lane.set_queue(*queue, end)
+        self.fast_dispatch.set_queue(*queue, end)
         return self.rng.random() < 0.2
 
     def run(self, data: bytes) -> None:
         position, at_index = 0, False
         for _ in range(200):
-            stop = self.lane.run(data, position, len(data), BASE, at_index)
+            stop = self.fast_dispatch.run(data, position, len(data), BASE, at_index)
             self.note(stop)
-            if stop not in (LaneStop.QUEUE, LaneStop.INDEX):
+            if stop not in (DispatchStop.QUEUE, DispatchStop.INDEX):
                 return
-            position = self.lane.position
+            position = self.fast_dispatch.position
             record = reference.scan(data, position, len(data), BASE)
             at_index = self.answer(stop, record.queues[0], record.row(0).queue_offset)
 
@@ -89,11 +89,11 @@ class Dispatcher:
         found = self.kernel.scan(data, 0, len(data), BASE, delay_levels_ms=LEVELS_MS)
         row, at_index = 0, False
         for _ in range(200):
-            stop = self.lane.apply(found, row, at_index)
+            stop = self.fast_dispatch.apply(found, row, at_index)
             self.note(stop)
-            if stop is LaneStop.DONE:
+            if stop is DispatchStop.DONE:
                 return
-            row = self.lane.row_index
+            row = self.fast_dispatch.row_index
             record = found.row(row)
             at_index = self.answer(stop, found.queues[record.queue], record.queue_offset)
 

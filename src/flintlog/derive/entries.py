@@ -1,7 +1,7 @@
 """Which queue entries a record has: one in its own queue, and one in each queue that it is also dispatched to.
 
-This is the one definition of "record → queue entries" for every record that is not plain. The kernel's lane handles
-the plain case (one entry, right after the last one) and leaves all others to its caller.
+This is the one definition of "record → queue entries" for every record that is not plain. The kernel's fast dispatch
+handles the plain case (one entry, right after the last one) and leaves all others to its caller.
 
     plain message              one entry at its queue offset
     inner batch, batch topic   one entry for the batch: its first offset and how many messages it holds

@@ -22,7 +22,7 @@ from flintlog.kernel.types import ChainFault as ChainFault
 from flintlog.kernel.types import ClosedFor as ClosedFor
 from flintlog.kernel.types import Column as Column
 from flintlog.kernel.types import Crc as Crc
-from flintlog.kernel.types import LaneStop as LaneStop
+from flintlog.kernel.types import DispatchStop as DispatchStop
 from flintlog.kernel.types import Moves as Moves
 from flintlog.kernel.types import QueueRun as QueueRun
 from flintlog.kernel.types import Row as Row

@@ -7,9 +7,9 @@
     plan.pxi        how a message will be written
     writing.pxi     from a plan to bytes
     encoder.pxi     Encoder
-    lane.pxi        Lane, index_insert
+    fast_dispatch.pxi        FastDispatch, index_insert
     keys.pxi        pack_keys, index_fill, index_link, index_entries
-    put_lane.pxi    PutLane
+    fast_put.pxi    FastPut
     columns.pxi     decode
     reading.pxi     collect, RecordBody
     checks.pxi      queue_runs, match_index, check_chains
@@ -42,7 +42,7 @@ from flintlog.kernel.reference import __all__ as PLAIN_NAMES
 from flintlog.kernel.reference.columns import MAX_DECODED_BYTES, Decoded
 from flintlog.kernel.reference.encoder import Encoder as PlainEncoder
 from flintlog.kernel.reference.encoder import check_in_batch
-from flintlog.kernel.types import ROW, ChainFault, Column, LaneStop, QueueRun, Row, ScanStop
+from flintlog.kernel.types import ROW, ChainFault, Column, DispatchStop, QueueRun, Row, ScanStop
 
 cdef extern from "crc32.h" nogil:
     void crc_prepare()
@@ -95,7 +95,7 @@ name = "native"
 
 cdef uint64_t table_seed = int.from_bytes(os.urandom(8), "little")
 cdef tuple SCAN_STOPS = tuple(ScanStop)
-cdef tuple LANE_STOPS = tuple(LaneStop)
+cdef tuple DISPATCH_STOPS = tuple(DispatchStop)
 
 cdef enum:
     ENTRY_SIZE = 20
@@ -250,9 +250,9 @@ include "plan.pxi"
 include "writing.pxi"
 include "client_batch.pxi"
 include "encoder.pxi"
-include "lane.pxi"
+include "fast_dispatch.pxi"
 include "keys.pxi"
-include "put_lane.pxi"
+include "fast_put.pxi"
 include "columns.pxi"
 include "reading.pxi"
 include "checks.pxi"

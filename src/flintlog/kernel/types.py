@@ -93,8 +93,8 @@ class ScanStop(IntEnum):
     NO_RECORD_CRC = 8
 
 
-class LaneStop(IntEnum):
-    """Why a lane stopped. At everything but DONE the caller has to act."""
+class DispatchStop(IntEnum):
+    """Why fast dispatch stopped. At everything but DONE the caller has to act."""
 
     DONE = 0
     BLANK = 1

@@ -17,7 +17,7 @@ from flintlog.disk.segments.segment_queue import SegmentQueue
 from flintlog.errors import DamagedStore
 from flintlog.format.config_json import named_queue_types
 from flintlog.format.index_file import IndexLayout
-from flintlog.kernel import Lane
+from flintlog.kernel import FastDispatch
 from flintlog.store.dispatch.dispatcher import Dispatcher
 from flintlog.store.flush.flush_stages import FlushStages
 from flintlog.store.flush.flushing import Flushing
@@ -52,7 +52,7 @@ class Components:
     medium: Medium
     segments: SegmentQueue
     commit_log: Log
-    lane: Lane
+    fast_dispatch: FastDispatch
     queues: QueueTable
     index: IndexService | None
     checkpoint: CheckpointFile
@@ -68,7 +68,9 @@ def make_components(root: Path, config: StoreConfig, medium: Medium, now_ms: Mil
     """
     paths = StorePaths.of(root, config)
     checkpoint = CheckpointFile(paths.checkpoint, medium)
-    lane = Lane(delay_levels_ms=config.delay_levels_ms, lmq=config.enable_lmq and config.enable_multi_dispatch)
+    fast_dispatch = FastDispatch(
+        delay_levels_ms=config.delay_levels_ms, lmq=config.enable_lmq and config.enable_multi_dispatch
+    )
     pool = _make_pool(config)
     allocator = SegmentAllocator(
         medium,
@@ -92,8 +94,8 @@ def make_components(root: Path, config: StoreConfig, medium: Medium, now_ms: Mil
         paths=paths,
         medium=medium,
         segments=segments,
-        commit_log=_make_log(config, paths, medium, segments, lane, offsets, now_ms),
-        lane=lane,
+        commit_log=_make_log(config, paths, medium, segments, fast_dispatch, offsets, now_ms),
+        fast_dispatch=fast_dispatch,
         queues=_make_queues(root, config, medium, now_ms, offsets),
         index=_make_index(config, medium, now_ms, paths, checkpoint, segments),
         checkpoint=checkpoint,
@@ -128,12 +130,12 @@ def _make_log(
     paths: StorePaths,
     medium: Medium,
     segments: SegmentQueue,
-    lane: Lane,
+    fast_dispatch: FastDispatch,
     offsets: QueueOffsets,
     now_ms: Milliseconds,
 ) -> Log:
     if paths.ledger is None:
-        return CommitLog(config, segments, lane, offsets, now_ms)
+        return CommitLog(config, segments, fast_dispatch, offsets, now_ms)
     files = LedgerFiles(
         paths.ledger,
         medium,
@@ -144,7 +146,7 @@ def _make_log(
         is_intact=body_check(config),
         cut_directory=paths.cut,
     )
-    return LedgerCommitLog(files, paths, medium, config, lane, offsets, now_ms)
+    return LedgerCommitLog(files, paths, medium, config, fast_dispatch, offsets, now_ms)
 
 
 def _make_queues(

@@ -93,7 +93,7 @@ class Engine:
             parts.commit_log,
             parts.queues,
             parts.index,
-            parts.lane,
+            parts.fast_dispatch,
             readable_end=parts.commit_log.visible_end,
             damage=parts.damage,
             delay_levels_ms=config.delay_levels_ms,
@@ -104,8 +104,8 @@ class Engine:
             made.use(self._handshake, poll_ms=config.dispatch_poll_ms, patience_ms=patience_ms, read_only=read_only)
         if isinstance(made, ConcurrentDispatcher):
             made.threads = config.batch_dispatch_request_thread_pool_nums
-        if not made.leaves_puts_to_lane:
-            parts.commit_log.put_lane.close(ClosedFor.DISPATCHER)
+        if not made.lets_puts_dispatch:
+            parts.commit_log.fast_put.close(ClosedFor.DISPATCHER)
         return made
 
     @property

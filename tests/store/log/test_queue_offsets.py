@@ -17,7 +17,7 @@ def test_a_rebuild_changes_the_table_that_the_kernel_has(tmp_path: Path) -> None
         store.wait_dispatched()
         queues.offsets.by_queue["expired", 0] = 5
         queues.rebuild_offsets(0)
-        assert log.put_lane.next_offsets is log.offsets.by_queue is queues.offsets.by_queue
+        assert log.fast_put.next_offsets is log.offsets.by_queue is queues.offsets.by_queue
         assert queues.offsets.by_queue == {("orders", 0): 1}
         assert store.put(Message("orders", b"2")).queue_offset == 1
 

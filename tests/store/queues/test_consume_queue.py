@@ -15,7 +15,7 @@ from flintlog.disk.faulty.faulty_disk import FaultyMedium
 from flintlog.disk.media.local import LocalMedium
 from flintlog.disk.media.medium import Medium
 from flintlog.disk.segments.segment_queue import SegmentQueue
-from flintlog.kernel import Lane, LaneStop
+from flintlog.kernel import DispatchStop, FastDispatch
 from flintlog.store.queues.consume_queue import ConsumeQueue
 from flintlog.store.queues.logical_queue import Boundary, StoreTimeOf
 from flintlog.store.queues.queue_tail import TailKeeper
@@ -421,7 +421,7 @@ def test_search_by_time_forgets_a_file_that_was_cut(tmp_path: Path) -> None:
     assert queue.offset_by_time(70, Boundary.LOWER, time_lookup(times), 0) == 5
 
 
-def test_lane_goes_on_where_put_left_off_and_stops_at_a_full_file(tmp_path: Path) -> None:
+def test_fast_dispatch_goes_on_where_put_left_off_and_stops_at_a_full_file(tmp_path: Path) -> None:
     queue = make_queue(tmp_path)
     fill(queue, 0, 1)
     tail = queue.end.tail
@@ -444,7 +444,7 @@ def test_map_cache_takes_tails_back_only_inside_a_put(tmp_path: Path) -> None:
     assert all(physical_offsets(queue) == records(0, 6) for queue in queues)
     attached = [queue for queue in queues if queue.end.tail is not None]
     assert 0 < len(attached) <= 4
-    for queue in queues:  # a reader needs maps too, but must leave the lane's tails alone
+    for queue in queues:  # a reader needs maps too, but must leave the fast dispatch's tails alone
         physical_offsets(queue)
     assert [queue for queue in queues if queue.end.tail is not None] == attached
 
@@ -510,18 +510,18 @@ def test_queue_holds_what_a_plain_list_would(actions: list[int | str], start: in
         assert physical_offsets(queue) == records(start, count)
 
 
-def test_lane_stops_for_a_queue_whose_tail_was_taken(tmp_path: Path) -> None:
+def test_fast_dispatch_stops_for_a_queue_whose_tail_was_taken(tmp_path: Path) -> None:
     queue = make_queue(tmp_path)
     fill(queue, 0, 1)
-    lane = Lane()
-    lane.index_enabled = False
-    lane.set_queue("orders", 0, queue.end)
+    fast_dispatch = FastDispatch()
+    fast_dispatch.index_enabled = False
+    fast_dispatch.set_queue("orders", 0, queue.end)
     record = _record(physical_offset=100, queue_offset=1)
     queue.detach()
-    assert lane.run(record, 0, len(record), 100) is LaneStop.QUEUE
+    assert fast_dispatch.run(record, 0, len(record), 100) is DispatchStop.QUEUE
     assert queue.put(100, len(record), 0, 1, 0)
     following = _record(physical_offset=100 + len(record), queue_offset=2)
-    assert lane.run(following, 0, len(following), 100 + len(record)) is LaneStop.DONE
+    assert fast_dispatch.run(following, 0, len(following), 100 + len(record)) is DispatchStop.DONE
     assert queue.max_offset == 3
 
 

@@ -53,7 +53,7 @@ def test_entry_holds_the_address_and_the_unit_the_tags_code(tmp_path: Path) -> N
     data = (tmp_path / "queue" / "00000000000000000000").read_bytes()
     assert data[:40] == struct.pack(">qiqqiq", 0, 100, ADDRESS_BASE, 100, 100, ADDRESS_BASE + 22)
     assert units(queue) == [(0, 1000, b"\x81\x01"), (1, 1001, b"\x81\x01")]
-    assert queue.end.tail is None  # the lane knows nothing of extensions
+    assert queue.end.tail is None  # fast dispatch knows nothing of extensions
 
 
 def test_unit_that_does_not_fit_goes_to_the_next_file(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from flintlog.format import properties as names
 from flintlog.format.properties import parse_properties
 from flintlog.format.sys_flag import INNER_BATCH, takes_queue_offset
 from flintlog.format.topics import LMQ_PREFIX
-from flintlog.kernel import Lane, LaneStop, Row, scan
+from flintlog.kernel import DispatchStop, FastDispatch, Row, scan
 from flintlog.store.queues.consume_queue import ConsumeQueue
 from flintlog.store.queues.logical_queue import Boundary
 from flintlog.store.queues.queue_table import QueueTable
@@ -156,30 +156,35 @@ def assert_same_files(store: GoldenStore, root: Path) -> None:
 
 
 @pytest.mark.parametrize("case", ["plain", "batch", "transaction"])
-def test_the_lane_writes_the_same_bytes_through_the_queue_ends(case: str, golden_store: Opener, tmp_path: Path) -> None:
+def test_fast_dispatch_writes_the_same_bytes_through_the_queue_ends(
+    case: str, golden_store: Opener, tmp_path: Path
+) -> None:
     store = golden_store(case)
     queues = store.queues(tmp_path)
     index = store.index(tmp_path)
-    lane = Lane()
+    fast_dispatch = FastDispatch()
     slow_count = 0
     for base, data in store.log.items():
         start, at_index = 0, False
-        while (stop := lane.run(data, start, len(data), base, at_index)) in (LaneStop.QUEUE, LaneStop.INDEX):
-            start, at_index = lane.position, True
-            if stop is LaneStop.QUEUE:
+        while (stop := fast_dispatch.run(data, start, len(data), base, at_index)) in (
+            DispatchStop.QUEUE,
+            DispatchStop.INDEX,
+        ):
+            start, at_index = fast_dispatch.position, True
+            if stop is DispatchStop.QUEUE:
                 slow_count += 1
-                step_slowly(queues, lane, data, start, base)
+                step_slowly(queues, fast_dispatch, data, start, base)
             else:
                 assert index.roll()
-                lane.set_index(*index.lane_buffer())
-    lane.set_index(None)
+                fast_dispatch.set_index(*index.fast_dispatch_buffer())
+    fast_dispatch.set_index(None)
     queue_files = [path for path in (tmp_path / "consumequeue").rglob("*") if path.is_file()]
     assert slow_count == len(queue_files)  # the slow step is needed only for a new file
     index.flush()
     assert_same_files(store, tmp_path)
 
 
-def step_slowly(queues: QueueTable, lane: Lane, data: bytes, start: int, base: int) -> None:
+def step_slowly(queues: QueueTable, fast_dispatch: FastDispatch, data: bytes, start: int, base: int) -> None:
     size = int.from_bytes(data[start : start + 4], "big")
     found = scan(data, start, start + size, base)
     row = found.row(0)
@@ -187,4 +192,4 @@ def step_slowly(queues: QueueTable, lane: Lane, data: bytes, start: int, base: i
     queue = queues.get_or_create(topic, queue_id)
     assert isinstance(queue, ConsumeQueue)
     assert queue.put(row.physical_offset, row.size, row.tags_code, row.queue_offset, row.store_timestamp)
-    lane.set_queue(topic, queue_id, queue.end)
+    fast_dispatch.set_queue(topic, queue_id, queue.end)

@@ -340,7 +340,7 @@ def test_a_flush_looks_only_at_queues_that_were_written(tmp_path: Path, monkeypa
     table.sync.flush(2)
     table.sync.flush(0)
     table.sync.flush(0)
-    assert asked == [3, 3, 3], "the lane may write it at any time"
+    assert asked == [3, 3, 3], "fast dispatch may write it at any time"
     queue = table.get_or_create("orders", 3)
     assert isinstance(queue, ConsumeQueue)
     queue.detach()

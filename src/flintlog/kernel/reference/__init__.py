@@ -6,9 +6,9 @@
 from flintlog.kernel.reference.checks import check_chains, match_index, queue_runs
 from flintlog.kernel.reference.columns import Decoded, decode
 from flintlog.kernel.reference.encoder import Encoder
+from flintlog.kernel.reference.fast_dispatch import FastDispatch, index_insert
+from flintlog.kernel.reference.fast_put import FastPut
 from flintlog.kernel.reference.keys import index_entries, index_fill, index_link, pack_keys
-from flintlog.kernel.reference.lane import Lane, index_insert
-from flintlog.kernel.reference.put_lane import PutLane
 from flintlog.kernel.reference.reading import RecordBody, collect
 from flintlog.kernel.reference.scanning import Scan, count_entries, find_record, scan, written_end
 from flintlog.kernel.reference.sums import crc32, index_hash
@@ -19,8 +19,8 @@ name = "reference"
 __all__ = [
     "Decoded",
     "Encoder",
-    "Lane",
-    "PutLane",
+    "FastDispatch",
+    "FastPut",
     "QueueEnd",
     "RecordBody",
     "Scan",

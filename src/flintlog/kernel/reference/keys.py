@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from flintlog.format.index_file import INDEX_ENTRY, INDEX_SLOT, time_difference_s
-from flintlog.kernel.reference.lane import index_insert
+from flintlog.kernel.reference.fast_dispatch import index_insert
 from flintlog.kernel.reference.scanning import Scan
 from flintlog.kernel.types import KEY, LINK, Buffer
 

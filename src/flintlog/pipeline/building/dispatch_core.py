@@ -80,7 +80,7 @@ class DispatchCore:
             parts.commit_log,
             parts.queues,
             self._index,
-            parts.lane,
+            parts.fast_dispatch,
             readable_end=lambda: self.progress.end,
             damage=parts.damage,
             delay_levels_ms=config.delay_levels_ms,
@@ -140,8 +140,8 @@ class DispatchCore:
         if published is None:
             return
         self.progress = published
-        for queue in self._parts.queues.all():  # of an earlier start: the lane must not write at their old ends
-            self._dispatcher.lane.set_queue(queue.topic, queue.queue_id, None)
+        for queue in self._parts.queues.all():  # of an earlier start: fast dispatch must not write at their old ends
+            self._dispatcher.fast_dispatch.set_queue(queue.topic, queue.queue_id, None)
             queue.let_go()
         self._parts.queues.load()
         if self._index is not None:

@@ -1,6 +1,6 @@
 """The part of dispatch that runs in tasks: one split of the readable log.
 
-    records ─▶ lane ─▶ consume queue entries, each at its place in the store's own files, synced
+    records ─▶ fast dispatch ─▶ consume queue entries, each at its place in the store's own files, synced
             └─▶ index keys ─▶ returned; the driver adds them to the index, in the log's order
 
 A task of a rebuild does the same (`rebuild_scan.py`), with staged files instead of the store's. The entries lie after

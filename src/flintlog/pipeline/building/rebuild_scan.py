@@ -1,6 +1,6 @@
 """The first half of a rebuild: one task reads one split.
 
-    records ─▶ lane ─▶ consume queue entries, each at its place in the staged files
+    records ─▶ fast dispatch ─▶ consume queue entries, each at its place in the staged files
             ├─▶ entries of queues whose places are not known yet (extension, batch)  ─▶ spilled, by queue
             └─▶ index keys                                                           ─▶ spilled, in the log's order
 
@@ -26,7 +26,7 @@ from flintlog.format.index_file import IndexLayout
 from flintlog.format.names import CONSUME_QUEUE
 from flintlog.format.queue_entry import QueueKey
 from flintlog.format.sys_flag import takes_queue_offset
-from flintlog.kernel import KEY, Lane, LaneStop, QueueEnd, Row, Scan
+from flintlog.kernel import KEY, DispatchStop, FastDispatch, QueueEnd, Row, Scan
 from flintlog.pipeline.building.staging import SKIP, OpenFiles, StagedQueue, open_or_create
 from flintlog.pipeline.reading.partitions import LogSplit, load_window
 from flintlog.store.options.store_config import StoreConfig
@@ -182,9 +182,9 @@ class _SplitReader:
         self._queues: dict[QueueKey, StagedQueue] = {}
         self._dense: dict[QueueKey, bytearray] = {}
         self._tally = _Tally()
-        self._lane = Lane(delay_levels_ms=plan.delay_levels_ms, lmq=plan.lmq)
-        self._lane.index_enabled = False
-        self._lane.all_slow = plan.extension_bytes is not None
+        self._fast_dispatch = FastDispatch(delay_levels_ms=plan.delay_levels_ms, lmq=plan.lmq)
+        self._fast_dispatch.index_enabled = False
+        self._fast_dispatch.all_slow = plan.extension_bytes is not None
         self._passed = QueueEnd(None, SKIP)
 
     def read(self, window: Window, split: Split) -> SplitResult:
@@ -214,8 +214,8 @@ class _SplitReader:
         tally = self._tally
         row = 0
         at_index = False
-        while self._lane.apply(scan, row, at_index) is LaneStop.QUEUE:
-            row, at_index = self._lane.row_index, True
+        while self._fast_dispatch.apply(scan, row, at_index) is DispatchStop.QUEUE:
+            row, at_index = self._fast_dispatch.row_index, True
             self._put_slowly(window, scan, scan.row(row))
         tally.record_count += scan.count
         last = scan.row(scan.count - 1)
@@ -226,7 +226,7 @@ class _SplitReader:
             tally.key_count += keys.nbytes // KEY.size
 
     def _put_slowly(self, window: Window, scan: Scan, row: Row) -> None:
-        """Write the entries of a record at which the lane stopped."""
+        """Write the entries of a record at which fast dispatch stopped."""
         if not takes_queue_offset(row.sys_flag):
             return
         topic, queue_id = scan.queues[row.queue]
@@ -237,12 +237,12 @@ class _SplitReader:
             if plan.is_wanted(own.topic) and not plan.is_deleted(own.topic, own.queue_id, row.physical_offset):
                 self._put(row, own)
         if not plan.is_wanted(topic):
-            self._lane.set_queue(topic, queue_id, self._passed)
+            self._fast_dispatch.set_queue(topic, queue_id, self._passed)
         elif plan.is_deleted(topic, queue_id, row.physical_offset):
-            # The lane then skips the other deleted records itself, and stops at the first one put after the deletion.
-            self._lane.set_queue(topic, queue_id, QueueEnd(None, plan.deleted[topic, queue_id].log_end))
+            # Fast dispatch then skips the other deleted records, and stops at the first one put after the deletion.
+            self._fast_dispatch.set_queue(topic, queue_id, QueueEnd(None, plan.deleted[topic, queue_id].log_end))
         elif (queue := self._queues.get((topic, queue_id))) is not None:
-            self._lane.set_queue(topic, queue_id, queue.end)
+            self._fast_dispatch.set_queue(topic, queue_id, queue.end)
 
     def _put(self, row: Row, place: Place) -> None:
         key = place.topic, place.queue_id

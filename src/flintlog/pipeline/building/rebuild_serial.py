@@ -54,7 +54,7 @@ def rebuild_serially(
         parts.commit_log,
         parts.queues,
         parts.index,
-        parts.lane,
+        parts.fast_dispatch,
         readable_end=lambda: parts.segments.max_offset,
         damage=parts.damage,
         delay_levels_ms=config.delay_levels_ms,

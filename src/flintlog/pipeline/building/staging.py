@@ -20,7 +20,7 @@ from flintlog.kernel import Buffer, QueueEnd, Row, Tail
 MAX_OPEN_FILES: Final = 4096
 SYNCS_AT_ONCE: Final = 16
 SKIP: Final = 1 << 62
-"""As a queue's end: every record is before it, so the lane skips the queue's records."""
+"""As a queue's end: every record is before it, so fast dispatch skips the queue's records."""
 
 
 def open_or_create(medium: Medium, path: Path, size: int) -> RawFile:
@@ -113,7 +113,7 @@ class OpenFiles:
 
 
 class StagedQueue:
-    """The entries of one split in one queue. The kernel's lane writes through `end`; others are written by `put`."""
+    """The entries of one split in one queue. The kernel's fast dispatch writes through `end`, others use `put`."""
 
     def __init__(self, folder: Path, file_bytes: int, files: OpenFiles) -> None:
         self.end = QueueEnd(None)

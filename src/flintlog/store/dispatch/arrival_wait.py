@@ -1,12 +1,12 @@
 """Sleeping until a message arrives, at no cost to the puts of other queues.
 
 An arrival listener gets every message, so with one added, no put may dispatch its own record. A sleeper needs much
-less: the *next* message of its topics. So those topics' queues are removed from the lane. Their next record stops it,
-as the first record of a new queue does; the dispatcher writes that entry, wakes the sleeper and adds the queue to the
-lane again.
+less: the *next* message of its topics. So those topics' queues are removed from fast dispatch. Their next record stops
+it, as the first record of a new queue does; the dispatcher writes that entry, wakes the sleeper and adds the queue to
+fast dispatch again.
 
     consumer        arm ─▶ look again ─▶ wait ─────────────▶ look
-    lane            forgets the queues
+    fast_dispatch            forgets the queues
     dispatcher                             writes entry ─▶ wake      one slow put for each sleep
 
 Looking again between arming and waiting makes it safe: a message before arming is found, a later one wakes.

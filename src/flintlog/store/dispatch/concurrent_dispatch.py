@@ -28,7 +28,7 @@ class ConcurrentDispatcher(Dispatcher):
     """The most threads that parse: `batchDispatchRequestThreadPoolNums`."""
 
     @property
-    def leaves_puts_to_lane(self) -> bool:
+    def lets_puts_dispatch(self) -> bool:
         """Never: the threads parse all records."""
         return False
 
@@ -42,7 +42,7 @@ class ConcurrentDispatcher(Dispatcher):
 
     def _step(self, segment: Segment, end: int) -> bool:
         start, stop = self.position - segment.base, min(segment.read_position, end - segment.base)
-        if stop - start < WORTH_BYTES or self.lane.stopped_at_index:
+        if stop - start < WORTH_BYTES or self.fast_dispatch.stopped_at_index:
             return super()._step(segment, end)
         view, base = self._view, segment.base
         batches = (Batch(view, begin, cut, base) for begin, cut in cut_batches(view, start, stop, base, BATCH_BYTES))

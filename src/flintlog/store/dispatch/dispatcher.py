@@ -1,6 +1,6 @@
 """Dispatch: each record of the log becomes visible in its queue and findable by its keys.
 
-    log ──▶ lane (kernel: entry and index hashes of the plain case)
+    log ──▶ fast dispatch (kernel: entry and index hashes of the plain case)
               │ stops at everything else
               ├▶ entry_writer.py: new queue, full file, extension, batch queue, LMQ
               └▶ here: full index file, blank, damage
@@ -27,7 +27,7 @@ from typing import Final, TypeVar
 
 from flintlog.disk.segments.segment import Segment
 from flintlog.errors import DiskFull, FlintlogError
-from flintlog.kernel import ClosedFor, Lane, LaneStop, Scan
+from flintlog.kernel import ClosedFor, DispatchStop, FastDispatch, Scan
 from flintlog.store.dispatch.arrival_wait import ArrivalWait
 from flintlog.store.dispatch.arrivals import Arrivals, Listener
 from flintlog.store.dispatch.dispatch_thread import DispatchThread
@@ -64,7 +64,7 @@ class Dispatcher:
         commit_log: Log,
         queues: QueueTable,
         index: IndexService | None,
-        lane: Lane,
+        fast_dispatch: FastDispatch,
         *,
         readable_end: Callable[[], int],
         damage: DamageMap,
@@ -85,11 +85,11 @@ class Dispatcher:
         self._is_counting = False
         self._segment: Segment | None = None
         self._view = memoryview(b"")
-        gaps = GapFiller(commit_log.segments, damage, queues, lambda: self.lane.lmq)
-        self.entries = EntryWriter(queues, gaps, lane, self._arrivals, delay_levels_ms)
-        self.lane = lane
-        self.lane.all_slow = extension
-        self.lane.index_enabled = index is not None
+        gaps = GapFiller(commit_log.segments, damage, queues, lambda: self.fast_dispatch.lmq)
+        self.entries = EntryWriter(queues, gaps, fast_dispatch, self._arrivals, delay_levels_ms)
+        self.fast_dispatch = fast_dispatch
+        self.fast_dispatch.all_slow = extension
+        self.fast_dispatch.index_enabled = index is not None
 
     # ------------------------------------------------------------------ from outside
 
@@ -97,7 +97,7 @@ class Dispatcher:
         """Begin after records that are known to be dispatched."""
         self._leave_segment()
         self.position = self._arrivals.reported_to = position
-        self.lane.stopped_at_index = False
+        self.fast_dispatch.stopped_at_index = False
         if self._index is not None:
             self._show_index()
 
@@ -110,10 +110,10 @@ class Dispatcher:
 
     def _let_go(self) -> None:
         self._leave_segment()
-        self.lane.set_index(None)
+        self.fast_dispatch.set_index(None)
 
     def add_listener(self, listener: Listener) -> None:
-        self._log.put_lane.close(ClosedFor.LISTENERS)
+        self._log.fast_put.close(ClosedFor.LISTENERS)
         self._arrivals.add_listener(listener, self.position)
 
     def arm(self, wait: ArrivalWait) -> None:
@@ -127,7 +127,7 @@ class Dispatcher:
             self._arrivals.add_wait(wait)
             for topic in wait.topics:
                 for queue_id in self._queues.queue_ids(topic):
-                    self.lane.set_queue(topic, queue_id, None)
+                    self.fast_dispatch.set_queue(topic, queue_id, None)
 
         self.alone(forget_queues)
 
@@ -136,7 +136,7 @@ class Dispatcher:
 
         def remove() -> None:
             for queue_id in self._queues.queue_ids(topic):
-                self.lane.set_queue(topic, queue_id, None)
+                self.fast_dispatch.set_queue(topic, queue_id, None)
             self._queues.remove_topic(topic, self.position)
 
         self.exclusively(remove)
@@ -146,7 +146,7 @@ class Dispatcher:
         if self._runner == threading.get_ident():
             return work()  # called from a listener, in the dispatching thread
         try:
-            return self._running.run(lambda: self._own_lane(work))
+            return self._running.run(lambda: self._own_fast_dispatch(work))
         finally:
             self.advance()
 
@@ -156,9 +156,9 @@ class Dispatcher:
         return self.alone(work)
 
     @property
-    def leaves_puts_to_lane(self) -> bool:
-        """Whether a put may dispatch its own record, which only the lane can do."""
-        return not self.lane.all_slow
+    def lets_puts_dispatch(self) -> bool:
+        """Whether a put may dispatch its own record, which only fast dispatch can do."""
+        return not self.fast_dispatch.all_slow
 
     @property
     def is_calling_listener(self) -> bool:
@@ -225,7 +225,7 @@ class Dispatcher:
     @property
     def last_dispatched(self) -> tuple[int, int]:
         """Physical offset and store time of the last record that was dispatched; -1 when none was."""
-        return self.lane.last_physical_offset, self.lane.last_store_timestamp
+        return self.fast_dispatch.last_physical_offset, self.fast_dispatch.last_store_timestamp
 
     def claim_queues(self) -> tuple[tuple[int, int], list[QueueClaim] | None]:
         """The last dispatched record, and where all queues end with it.
@@ -237,10 +237,10 @@ class Dispatcher:
             return self.last_dispatched, None
         try:
             self._is_counting = True  # no call after `take`: a thread that waits for the turn sees this flag
-            self.lane.own()
+            self.fast_dispatch.own()
             found = self._claims()
         finally:
-            self.lane.is_owned = False
+            self.fast_dispatch.is_owned = False
             self._running.owner = None
             self._is_counting = False  # last: a thread that sees it finds the turn free
             self._running.ring()
@@ -251,9 +251,9 @@ class Dispatcher:
         return found
 
     def _claims(self) -> tuple[tuple[int, int], list[QueueClaim] | None]:
-        if self.lane.stopped_at_index:
+        if self.fast_dispatch.stopped_at_index:
             self._run()
-        is_half_done = self.failure is not None or self.lane.stopped_at_index
+        is_half_done = self.failure is not None or self.fast_dispatch.stopped_at_index
         return self.last_dispatched, None if is_half_done else self._queues.claims()
 
     @property
@@ -262,24 +262,24 @@ class Dispatcher:
 
     @property
     def position(self) -> int:
-        """Everything below is dispatched. A put moves it too, while no thread owns the lane."""
-        return self.lane.log_offset
+        """Everything below is dispatched. A put moves it too, while no thread owns fast dispatch."""
+        return self.fast_dispatch.log_offset
 
     @position.setter
     def position(self, offset: int) -> None:
-        self.lane.log_offset = offset
+        self.fast_dispatch.log_offset = offset
 
     # ------------------------------------------------------------------ the loop
 
     def _run_owned(self) -> None:
-        self._own_lane(self._run)
+        self._own_fast_dispatch(self._run)
 
-    def _own_lane(self, work: Callable[[], T]) -> T:
-        self.lane.own()
+    def _own_fast_dispatch(self, work: Callable[[], T]) -> T:
+        self.fast_dispatch.own()
         try:
             return work()
         finally:
-            self.lane.is_owned = False
+            self.fast_dispatch.is_owned = False
 
     def _run_wanted(self) -> None:
         """One round of the dispatch thread."""
@@ -335,22 +335,22 @@ class Dispatcher:
             segment.release()
 
     def _step(self, segment: Segment, end: int) -> bool:
-        """Run the lane once and handle what stopped it; False when nothing more can be done now."""
+        """Run fast dispatch once and handle what stopped it; False when nothing more can be done now."""
         base = segment.base
         stop = min(segment.read_position, end - base)
         start = self.position - base
         if start >= stop:
             return False
-        lane = self.lane
-        reason = lane.run(self._view, start, stop, base, lane.stopped_at_index)
-        if reason is LaneStop.DONE:
+        fast_dispatch = self.fast_dispatch
+        reason = fast_dispatch.run(self._view, start, stop, base, fast_dispatch.stopped_at_index)
+        if reason is DispatchStop.DONE:
             return True
-        if reason is LaneStop.BLANK:
+        if reason is DispatchStop.BLANK:
             self.position = base + segment.size
-        elif reason is LaneStop.QUEUE:
-            self.entries.write(self._view, lane.position, base)
-            lane.stopped_at_index = True
-        elif reason is LaneStop.INDEX:
+        elif reason is DispatchStop.QUEUE:
+            self.entries.write(self._view, fast_dispatch.position, base)
+            fast_dispatch.stopped_at_index = True
+        elif reason is DispatchStop.INDEX:
             self._roll_index()
         else:
             return self._pass_damage(end)
@@ -371,20 +371,20 @@ class Dispatcher:
 
     def apply(self, view: memoryview, base: int, scan: Scan) -> None:
         """Dispatch records that were scanned already. The caller owns the dispatcher."""
-        lane = self.lane
+        fast_dispatch = self.fast_dispatch
         row = 0
         while row < scan.count:
-            reason = lane.apply(scan, row, lane.stopped_at_index)
-            lane.stopped_at_index = False
-            if reason is LaneStop.DONE:
+            reason = fast_dispatch.apply(scan, row, fast_dispatch.stopped_at_index)
+            fast_dispatch.stopped_at_index = False
+            if reason is DispatchStop.DONE:
                 break
-            row = lane.row_index
+            row = fast_dispatch.row_index
             self.position = scan.row(row).physical_offset
-            if reason is LaneStop.QUEUE:
+            if reason is DispatchStop.QUEUE:
                 self.entries.write(view, self.position - base, base)
-                lane.stopped_at_index = True
+                fast_dispatch.stopped_at_index = True
             else:
-                lane.stopped_at_index = True
+                fast_dispatch.stopped_at_index = True
                 self._roll_index()
         self.position = base + scan.end
 
@@ -392,7 +392,7 @@ class Dispatcher:
         """As `apply`, for one record that may belong to another place than it names."""
         self.position = scan.row(0).physical_offset
         self.entries.write(view, self.position - base, base)
-        self.lane.stopped_at_index = True
+        self.fast_dispatch.stopped_at_index = True
         self.apply(view, base, scan)
 
     # ------------------------------------------------------------------ index and arrivals
@@ -405,7 +405,7 @@ class Dispatcher:
 
     def _show_index(self) -> None:
         assert self._index is not None
-        self.lane.set_index(*self._index.lane_buffer())
+        self.fast_dispatch.set_index(*self._index.fast_dispatch_buffer())
 
     def _report(self) -> None:
         """Report the records up to the position, in the segment just read, that were not reported yet."""

@@ -1,6 +1,6 @@
-"""Writing the queue entries that the kernel's lane leaves: those of all but the plain case.
+"""Writing the queue entries that the kernel's fast dispatch leaves: those of all but the plain case.
 
-    new queue, full file        written here once; the lane goes on after it
+    new queue, full file        written here once; fast dispatch goes on after it
     extension, batch queue      every entry is written here
     light queues                one entry in each queue that the record names
     a gap in the offsets        filled first (`gap_filling.py`)
@@ -18,7 +18,7 @@ from flintlog.derive.entries import Place, places_of
 from flintlog.errors import DiskFull
 from flintlog.format.ledger import size_at
 from flintlog.format.sys_flag import takes_queue_offset
-from flintlog.kernel import Lane, Row
+from flintlog.kernel import FastDispatch, Row
 from flintlog.store.dispatch.arrivals import Arrivals
 from flintlog.store.dispatch.gap_filling import GapFiller
 from flintlog.store.queues.consume_queue import ConsumeQueue
@@ -37,14 +37,19 @@ class EntryWriter:
     """Writes entries of one store's queues. Used by the dispatching thread."""
 
     def __init__(
-        self, queues: QueueTable, gaps: GapFiller, lane: Lane, arrivals: Arrivals, delay_levels_ms: Sequence[int]
+        self,
+        queues: QueueTable,
+        gaps: GapFiller,
+        fast_dispatch: FastDispatch,
+        arrivals: Arrivals,
+        delay_levels_ms: Sequence[int],
     ) -> None:
         self.bitmap_hook: BitmapHook | None = None
         self.places_before: PlacesBefore | None = None
         """While a store is opened: where records had their entries. They may name another place."""
         self._queues = queues
         self._gaps = gaps
-        self._lane = lane
+        self._fast_dispatch = fast_dispatch
         self._arrivals = arrivals
         self._delay_levels_ms = tuple(delay_levels_ms)
 
@@ -55,7 +60,7 @@ class EntryWriter:
         row = scan.row(0)
         topic, queue_id = scan.queues[0]
         record = bytes(view[stop - row.size : stop])
-        places = places_of(topic, queue_id, row, record, is_batch=self._is_batch, lmq=self._lane.lmq)
+        places = places_of(topic, queue_id, row, record, is_batch=self._is_batch, lmq=self._fast_dispatch.lmq)
         if self.places_before is not None:
             places = self.places_before(row.physical_offset, places, record)
         if not places and not takes_queue_offset(row.sys_flag):
@@ -70,8 +75,8 @@ class EntryWriter:
                 self._put_place(row, place, None if number else record)
         own = places[0]
         queue = self._queues.get(own.topic, own.queue_id)
-        if isinstance(queue, ConsumeQueue) and not self._lane.all_slow:
-            self._lane.set_queue(own.topic, own.queue_id, queue.end)
+        if isinstance(queue, ConsumeQueue) and not self._fast_dispatch.all_slow:
+            self._fast_dispatch.set_queue(own.topic, own.queue_id, queue.end)
 
     def _put_place(self, row: Row, place: Place, extended: bytes | None) -> None:
         """Put the entry of a record at the place that it names, if that is possible."""

@@ -56,7 +56,7 @@ class FlushStages(Flushing):
         if self._parts.pool is not None:
             self.commit = self._make_commit()
         if self.is_sync or self.commit is not None or config.wake_flush_when_put_message:
-            self._parts.commit_log.put_lane.close(ClosedFor.FLUSH)
+            self._parts.commit_log.fast_put.close(ClosedFor.FLUSH)
         if config.waits_for_replicas:
             self.replica_wait = self._make_replica_wait()
             self.replica_wait.start()
@@ -131,7 +131,7 @@ class FlushStages(Flushing):
 
     def _after_put(self) -> None:
         """A put waits for replicas; the kernel may have dispatched its record already."""
-        if self._parts.commit_log.put_lane.is_behind:
+        if self._parts.commit_log.fast_put.is_behind:
             self.after_append()
 
     def flush(self) -> None:

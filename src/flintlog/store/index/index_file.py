@@ -1,7 +1,7 @@
 """One mapped index file, from keys to physical offsets. `format/index_file.py` describes the bytes.
 
-Invariant: all state is in the file's own header and slots, so the kernel's lane, `put` and a reader of the bytes always
-agree. An entry is reachable only after it is complete.
+Invariant: all state is in the file's own header and slots, so the kernel's fast dispatch, `put` and a reader of the
+bytes always agree. An entry is reachable only after it is complete.
 """
 
 from __future__ import annotations

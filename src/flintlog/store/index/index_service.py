@@ -124,8 +124,8 @@ class IndexService:
             return files[-1]
         return self._files[-1] if self.roll() else None
 
-    def lane_buffer(self) -> tuple[memoryview | None, int, int]:
-        """The arguments of a lane's `set_index`: the file that has room, if there is one."""
+    def fast_dispatch_buffer(self) -> tuple[memoryview | None, int, int]:
+        """The arguments of a fast dispatch's `set_index`: the file that has room, if there is one."""
         files = self._files
         buffer = files[-1].buffer if files and not files[-1].is_full else None
         return buffer, self.layout.slot_count, self.layout.index_count

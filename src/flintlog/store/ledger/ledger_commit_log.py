@@ -28,7 +28,7 @@ from flintlog.format.config_json import BATCH_TYPE, QUEUE_TYPE
 from flintlog.format.ledger import ENTRY_END_RESERVE, ENTRY_HEAD_SIZE, MAX_ENTRY_SIZE
 from flintlog.format.properties import encode_properties
 from flintlog.format.topics import STATE_TOPIC
-from flintlog.kernel import ClosedFor, Lane, Moves, Tail
+from flintlog.kernel import ClosedFor, FastDispatch, Moves, Tail
 from flintlog.store.ledger.ledger_files import LedgerFiles
 from flintlog.store.ledger.prepare import prepare_ledger
 from flintlog.store.ledger.proposals import LedgerReceipts, Pending, ProposalAnswer, Proposer
@@ -60,11 +60,11 @@ class LedgerCommitLog(Log):
         paths: StorePaths,
         medium: Medium,
         config: StoreConfig,
-        lane: Lane,
+        fast_dispatch: FastDispatch,
         offsets: QueueOffsets,
         now_ms: Milliseconds,
     ) -> None:
-        super().__init__(config, files.data, lane, offsets, now_ms)
+        super().__init__(config, files.data, fast_dispatch, offsets, now_ms)
         self.files = files
         self.on_refused: Callable[[], None] = lambda: None
         """Called, from any thread, when a proposal left a gap in the queue offsets."""
@@ -72,7 +72,7 @@ class LedgerCommitLog(Log):
         """Gives up the files that end here or before; the node sets it, because it reads them too."""
         self.keep_from: Callable[[], int] = lambda: 0
         """From where on the group needs the log; the member sets it."""
-        self.put_lane.close(ClosedFor.LEDGER)
+        self.fast_put.close(ClosedFor.LEDGER)
         self._paths = paths
         self._medium = medium
         self._config = config

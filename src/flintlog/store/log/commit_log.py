@@ -30,7 +30,7 @@ from flintlog.disk.segments.segment_queue import SegmentQueue
 from flintlog.errors import DamagedStore, DiskFull, InvalidMessage, InvalidOffset, StoreClosed
 from flintlog.format.properties import encode_properties
 from flintlog.format.record import END_RESERVE, encode_blank
-from flintlog.kernel import Lane, Moves, Tail, scan
+from flintlog.kernel import FastDispatch, Moves, Tail, scan
 from flintlog.store.log.log import AppendMany, BatchMark, Log, too_large
 from flintlog.store.log.queue_offsets import OffsetsBefore, QueueOffsets
 from flintlog.store.model.message import Message, PutStatus, Receipt, Receipts, refused
@@ -64,9 +64,14 @@ class CommitLog(Log):
     """Appends records to its own files; see the module for its invariants."""
 
     def __init__(
-        self, config: StoreConfig, segments: SegmentQueue, lane: Lane, offsets: QueueOffsets, now_ms: Milliseconds
+        self,
+        config: StoreConfig,
+        segments: SegmentQueue,
+        fast_dispatch: FastDispatch,
+        offsets: QueueOffsets,
+        now_ms: Milliseconds,
     ) -> None:
-        super().__init__(config, segments, lane, offsets, now_ms)
+        super().__init__(config, segments, fast_dispatch, offsets, now_ms)
         self._shows_synced_only = config.flush == "sync" and not config.read_uncommitted
         self._refusal = PutStatus.SERVICE_NOT_AVAILABLE
         self._mark: _LogMark | None = None
@@ -303,14 +308,14 @@ class CommitLog(Log):
     def _use(self, tail: Tail) -> None:
         if tail is not self._tail:
             self._tail.leave_file()
-        self._tail = self.put_lane.tail = tail
-        self.put_lane.ready_until = tail.end
+        self._tail = self.fast_put.tail = tail
+        self.fast_put.ready_until = tail.end
 
     def _ready_tail(self) -> Tail:
         """The tail, its next pages ready to be written."""
         tail = self._tail
-        if tail.end >= self.put_lane.ready_until:
+        if tail.end >= self.fast_put.ready_until:
             segment = self.segments.last
             if segment is not None and segment.base == tail.base:
-                self.put_lane.ready_until = segment.base + segment.make_ready(READY_STEP_BYTES)
+                self.fast_put.ready_until = segment.base + segment.make_ready(READY_STEP_BYTES)
         return tail

@@ -26,7 +26,7 @@ from flintlog.errors import InvalidMessage
 from flintlog.format.client_batch import count_client_messages
 from flintlog.format.properties import encode_properties
 from flintlog.format.record import END_RESERVE, STORE_TIME_END, stated_size, store_time_of
-from flintlog.kernel import Encoder, Lane, Moves, PutLane, Tail
+from flintlog.kernel import Encoder, FastDispatch, FastPut, Moves, Tail
 from flintlog.store.log.put_lock import make_put_lock
 from flintlog.store.log.queue_offsets import QueueOffsets
 from flintlog.store.log.unqueued_puts import UnqueuedPuts
@@ -77,7 +77,12 @@ class Log(ABC):
     """One store's log; see the module."""
 
     def __init__(
-        self, config: StoreConfig, segments: SegmentQueue, lane: Lane, offsets: QueueOffsets, now_ms: Milliseconds
+        self,
+        config: StoreConfig,
+        segments: SegmentQueue,
+        fast_dispatch: FastDispatch,
+        offsets: QueueOffsets,
+        now_ms: Milliseconds,
     ) -> None:
         self.segments = segments
         self.offsets = offsets
@@ -99,16 +104,16 @@ class Log(ABC):
         self._store_host = config.store_host
         self._scratch_size = min(segments.segment_size, config.max_message_size + RECORD_SLACK_BYTES)
         self._began_at = self._padding_bytes = 0
-        self.put_lane = PutLane(
+        self.fast_put = FastPut(
             self._encoder,
-            lane,
+            fast_dispatch,
             lock=self.lock,
             receipt_type=Receipt,
             batch_type=Receipts,
             ok=_OK,
             now_ms=given_clock(now_ms),
         )
-        self.put_lane.next_offsets = offsets.by_queue
+        self.fast_put.next_offsets = offsets.by_queue
 
     # ------------------------------------------------------------------ opening
 
@@ -213,7 +218,7 @@ class Log(ABC):
         """Raise if it is unknown whether a put that must not be made twice is in the log."""
 
     def put(self, message: Message, capacity: int | None = None) -> Receipt:
-        """Append one message to the queue it names: the long way, which `put_lane` shortens for the plain case.
+        """Append one message to the queue it names: the long way, which `fast_put` shortens for the plain case.
 
         `capacity` is that of the Java HashMap which orders the properties, when it is not that of a new message.
         """

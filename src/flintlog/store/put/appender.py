@@ -2,7 +2,7 @@
 
     admit ─▶ append ─▶ finish (`Writable`)
 
-    plain     type right, no hook, no service, no batch queue       kernel's put lane
+    plain     type right, no hook, no service, no batch queue       kernel's fast put
     special   hooks, compression, inner batches, multi-dispatch,     here, then CommitLog.put or put_placed
               transaction flags
     delayed   rewritten by its service, then as special
@@ -62,7 +62,7 @@ class Appender:
 
     def __init__(self, engine: Engine) -> None:
         config = engine.config
-        self._fast = engine.log.put_lane
+        self._fast = engine.log.fast_put
         self._engine = engine
         self._log = engine.log
         self._queues = engine.parts.queues

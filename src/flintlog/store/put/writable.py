@@ -2,7 +2,7 @@
 
     admit ─▶ append ─▶ finish        every put
 
-A put has two ways in: the short one of the kernel's put lane, which takes plain messages, and `appender.py` for
+A put has two ways in: the short one of the kernel's fast put, which takes plain messages, and `appender.py` for
 everything else. After either it waits for as much durability as the configuration promises. Services put in the same
 way (`service_host.py`).
 """
@@ -34,11 +34,11 @@ class Writable(Readable):
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine)
         self._appender = Appender(engine)
-        self._put_lane = engine.log.put_lane
-        self._put_plain = self._put_lane.put
+        self._fast_put = engine.log.fast_put
+        self._put_plain = self._fast_put.put
         self._flushing = engine.flushing
         self._wait = engine.flushing.waiting
-        self._put_lane.when_behind = engine.flushing.after_append if self._wait is None else None
+        self._fast_put.when_behind = engine.flushing.after_append if self._wait is None else None
         self._closed_batches = ClosedBatches(engine, self._appender)
 
     def put(self, message: Message, *, check: bool = True) -> Receipt:
@@ -58,10 +58,10 @@ class Writable(Readable):
         """Store messages of one queue as one write; a receipt for each."""
         if not isinstance(messages, (list, tuple)):
             messages = check_batch(messages)
-        receipts: Receipts | None = self._put_lane.put_batch(messages)
+        receipts: Receipts | None = self._fast_put.put_batch(messages)
         if receipts is None:
             receipts = self._appender.append_batch(messages)
-        elif self._wait is None and not self._put_lane.is_behind:
+        elif self._wait is None and not self._fast_put.is_behind:
             return receipts
         return self._finish(receipts, messages[0], check)
 
@@ -71,7 +71,7 @@ class Writable(Readable):
         `flintlog.encoded_batch` makes such a batch, and a client's request to a broker holds one. Topic, queue, born
         and store host are the batch's; body, flag and properties each message's own.
         """
-        receipts: Receipts | None = self._put_lane.put_encoded(batch)
+        receipts: Receipts | None = self._fast_put.put_encoded(batch)
         if receipts is None:
             receipts = self._appender.append_encoded(batch)
         return self._finish(receipts, batch, check)
@@ -111,7 +111,7 @@ class Writable(Readable):
         """`put_batch` from asyncio."""
         if not isinstance(messages, (list, tuple)):
             messages = check_batch(messages)
-        receipts: Receipts | None = self._put_lane.put_batch(messages)
+        receipts: Receipts | None = self._fast_put.put_batch(messages)
         if receipts is None:
             receipts = self._appender.append_batch(messages)
         if self._wait is None or receipts.status is not _OK:
@@ -138,7 +138,7 @@ class Writable(Readable):
         if outcome.status is not _OK:
             self._engine.figures.counters.put_failed(1 if isinstance(outcome, Receipt) else len(outcome))
         elif wait is None:
-            if self._put_lane.is_behind:
+            if self._fast_put.is_behind:
                 self._flushing.after_append()
             return outcome
         elif waits or wait.waits_always or (waits is None and self._waits(message)):

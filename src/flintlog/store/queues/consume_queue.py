@@ -4,9 +4,9 @@ The entry of queue offset q lies at logical byte q × 20, so a queue needs no se
 the file size, place = the rest.
 
 Invariant: entries are appended in the log's order and never changed. `end.max_physical_offset` is the end of the last
-record that has an entry; a record that ends at or before it is a duplicate and is not appended. The kernel's lane
-writes through `end` as long as entries follow each other. `put` handles everything else: the first entry, a full file,
-a duplicate, an entry out of step, an extension.
+record that has an entry; a record that ends at or before it is a duplicate and is not appended. The kernel's fast
+dispatch writes through `end` as long as entries follow each other. `put` handles everything else: the first entry, a
+full file, a duplicate, an entry out of step, an extension.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class ConsumeQueue(LogicalQueue):
         return self.end.record_bytes
 
     @property
-    def is_in_lane(self) -> bool:
+    def is_in_fast_dispatch(self) -> bool:
         return self.end.tail is not None
 
     @property
@@ -251,7 +251,7 @@ class ConsumeQueue(LogicalQueue):
             end.tail = tail
 
     def detach(self) -> None:
-        """Take the tail from the lane, so that its file can be unmapped; `put` writes the next entry."""
+        """Take the tail from fast dispatch, so that its file can be unmapped; `put` writes the next entry."""
         self.end.tail = None
 
     def load(self) -> None:

@@ -72,8 +72,8 @@ class QueueData(ABC):
         """Cache the first entry of the first file, which recovery has read."""
 
     @property
-    def is_in_lane(self) -> bool:
-        """Whether the kernel's lane may write entries at any time."""
+    def is_in_fast_dispatch(self) -> bool:
+        """Whether the kernel's fast dispatch may write entries at any time."""
         return False
 
     @property
@@ -317,7 +317,7 @@ class QueueData(ABC):
     # Another process writes
 
     def let_go(self) -> None:  # noqa: B027 - most kinds hold nothing
-        """Another process will write the files: the lane of this one must not."""
+        """Another process will write the files: fast dispatch of this one must not."""
 
     def follow(self, end: int) -> int:
         """Another process has built the queue up to this byte of its files; the size of the records that are new."""

@@ -49,13 +49,13 @@ class QueueSync:
             pass
 
     def _flush(self, queue: QueueData, least_pages: int) -> bool:
-        """Flush one queue, and forget that it was written unless the kernel's lane may go on writing it."""
+        """Flush one queue, and forget that it was written unless the kernel's fast dispatch may go on writing it."""
         written = self._tails.written
         written.discard(queue)
         is_settled = False
         try:
             is_done = queue.flush(least_pages)
-            is_settled = is_done and least_pages == 0 and not queue.is_in_lane
+            is_settled = is_done and least_pages == 0 and not queue.is_in_fast_dispatch
             return is_done
         finally:
             if not is_settled:

@@ -1,7 +1,7 @@
 """The growing end of a queue's files: how an entry is written there, and when the map cache may unmap it.
 
-The kernel's lane has a tail and writes entries through it at any time. So only the thread inside a `put` may give a
-tail up: no lane can be writing then.
+The kernel's fast dispatch has a tail and writes entries through it at any time. So only the thread inside a `put` may
+give a tail up: fast dispatch cannot be writing then.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class TailKeeper:
     """Decides when the map cache may take the tail of a queue, and lists the queues to flush. A store has one.
 
-    The cache may ask in any thread, but only the thread inside a `put` knows that no lane is writing: puts and lanes
+    The cache may ask in any thread, but only the thread inside a `put` knows that fast dispatch is not writing: the two
     run one at a time. In any other thread the answer is no, and the file stays mapped.
     """
 
@@ -41,7 +41,7 @@ class TailKeeper:
         return self.writer == get_ident()
 
     def take(self, end: QueueEnd) -> bool:
-        """Take a tail from the lane, if the calling thread may."""
+        """Take a tail from fast dispatch, if the calling thread may."""
         if not self.may_take():
             return False
         end.tail = None
@@ -59,7 +59,7 @@ def place_at_end(segment: Segment, data: bytes, tails: TailKeeper, end: QueueEnd
 
     The caller sets that position last, together with all other state that counts the bytes, without a call in between:
     an exception of a signal handler then comes before all of it or after. The map cache may later take the tail from
-    `end`, which a lane has.
+    `end`, which fast dispatch has.
     """
     segment.give_up_tail = tails.may_take if end is None else partial(tails.take, end)
     tail = segment.tail

@@ -163,7 +163,7 @@ class Recovery:
         )
         end = reading.run(start)
         opening.findings += reading.findings
-        opening.dispatcher.lane.index_enabled = parts.index is not None
+        opening.dispatcher.fast_dispatch.index_enabled = parts.index is not None
         return end
 
     def _apply(self, batch: Batch, scan: Scan, index_from: int) -> None:
@@ -175,7 +175,7 @@ class Recovery:
                 self._apply(Batch(batch.view, start, stop, batch.base), part, index_from)
             return
         dispatcher = self._open.dispatcher
-        dispatcher.lane.index_enabled = self._parts.index is not None and batch.start >= place
+        dispatcher.fast_dispatch.index_enabled = self._parts.index is not None and batch.start >= place
         start = batch.start
         for row in self._queues.old_entries.misplaced(scan):
             place = row.physical_offset - batch.base

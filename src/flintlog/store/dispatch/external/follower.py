@@ -57,7 +57,7 @@ class ExternalDispatcher(Dispatcher):
         self._last = (-1, -1)
 
     @property
-    def leaves_puts_to_lane(self) -> bool:
+    def lets_puts_dispatch(self) -> bool:
         """Never: a put is visible once its entry is published."""
         return False
 
@@ -139,9 +139,9 @@ class ExternalDispatcher(Dispatcher):
     def _publish(self) -> None:
         self._queues.sync.flush_all()
         self._leave_segment()
-        self.lane.set_index(None)
+        self.fast_dispatch.set_index(None)
         for queue in self._queues.all():
-            self.lane.set_queue(queue.topic, queue.queue_id, None)
+            self.fast_dispatch.set_queue(queue.topic, queue.queue_id, None)
             queue.let_go()
         handshake = self._handshake
         if self._index is not None:

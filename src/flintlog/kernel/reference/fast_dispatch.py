@@ -1,16 +1,16 @@
 """The fast path of dispatch: records into consume queues and the index, until one needs more than that.
 
-A lane knows the growing end of each queue and the index file in use. It takes records in log order. It stops at the
-first record that needs more than one more entry after the last (a new queue, a full file, a gap, a special record).
-The caller, who owns the files, then does that step and runs the lane again.
+It knows the growing end of each queue and the index file in use. It takes records in log order. It stops at the first
+record that needs more than one more entry after the last (a new queue, a full file, a gap, a special record). The
+caller, who owns the files, then does that step and runs it again.
 
     record ─▶ queue step ─▶ index step ─▶ done
                  │               │
                  ▼               ▼
                QUEUE           INDEX             the caller's turn
 
-One thread at a time uses a lane: the dispatcher, which sets `is_owned` meanwhile, or a put. The log is dispatched up
-to `log_offset`; with `stopped_at_index` the record at that offset already has its queue entry.
+One thread at a time uses it: the dispatcher, which sets `is_owned` meanwhile, or a put. The log is dispatched up to
+`log_offset`; with `stopped_at_index` the record at that offset already has its queue entry.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from flintlog.format.sys_flag import takes_queue_offset
 from flintlog.kernel.reference.scanning import Scan, check_range
 from flintlog.kernel.reference.tails import QueueEnd
 from flintlog.kernel.reference.walk import facts_of, place_after, record_at
-from flintlog.kernel.types import INNER_BATCH, MULTI_DISPATCH, Buffer, LaneStop, ScanStop
+from flintlog.kernel.types import INNER_BATCH, MULTI_DISPATCH, Buffer, DispatchStop, ScanStop
 
 _MAX_INT32: Final = (1 << 31) - 1
 _MOMENT_S: Final = 0.0001
@@ -47,7 +47,7 @@ class _Dispatched(NamedTuple):
     end: QueueEnd | None
 
 
-class Lane:
+class FastDispatch:
     """Applies records to the queue ends and the index file that it was given."""
 
     def __init__(self, *, delay_levels_ms: Sequence[int] = (), lmq: bool = False) -> None:
@@ -70,7 +70,7 @@ class Lane:
         self._index_count = 0
 
     def own(self) -> None:
-        """Take the lane, after a short wait if a put is using it; the native kernel never has to wait.
+        """Take fast dispatch, after a short wait if a put is using it; the native kernel never has to wait.
 
         `is_owned = False` gives it back. Both are plain assignments, so a signal handler's exception cannot leave
         either half done.
@@ -80,27 +80,27 @@ class Lane:
         self.is_owned = True
 
     def try_to_own(self) -> bool:
-        """Take the lane if it is free. In the native kernel a put dispatches without losing the GIL instead."""
+        """Take fast dispatch if it is free. In the native kernel a put dispatches without losing the GIL instead."""
         if self.is_owned:
             return False
         self.is_owned = True
         return True
 
     def set_queue(self, topic: str, queue_id: int, end: QueueEnd | None) -> None:
-        """Set the end of a queue; with None its next record stops the lane."""
+        """Set the end of a queue; with None its next record stops fast dispatch."""
         if end is None:
             self._ends.pop((topic, queue_id), None)
         else:
             self._ends[topic, queue_id] = end
 
     def set_index(self, buffer: Buffer | None, slot_count: int = 0, index_count: int = 0) -> None:
-        """Set the index file in use and release the one before; with None the next key stops the lane."""
+        """Set the index file in use and release the one before; with None the next key stops fast dispatch."""
         view = None if buffer is None else _index_view(buffer, slot_count, index_count)
         if self._index is not None:
             self._index.release()
         self._index, self._slot_count, self._index_count = view, slot_count, index_count
 
-    def run(self, buffer: Buffer, start: int, stop: int, base: int, at_index: bool = False) -> LaneStop:
+    def run(self, buffer: Buffer, start: int, stop: int, base: int, at_index: bool = False) -> DispatchStop:
         """Apply the records of buffer[start:stop]; `position` is then that of the record it stopped at.
 
         `log_offset` and `stopped_at_index` move with each record, so no record is dispatched twice after an exception.
@@ -124,7 +124,7 @@ class Lane:
                     facts.hashes,
                     end,
                 )
-                if (stopped := self._dispatch(record, at_index)) is not LaneStop.DONE:
+                if (stopped := self._dispatch(record, at_index)) is not DispatchStop.DONE:
                     return stopped
                 # No call since the record was dispatched, so a signal handler cannot raise in between.
                 self.position = after
@@ -132,9 +132,9 @@ class Lane:
                 self.stopped_at_index = at_index = False
         self.hash_index = 0
         self.stopped_at_index = False
-        return {ScanStop.LIMIT: LaneStop.DONE, ScanStop.BLANK: LaneStop.BLANK}.get(found, LaneStop.BAD)
+        return {ScanStop.LIMIT: DispatchStop.DONE, ScanStop.BLANK: DispatchStop.BLANK}.get(found, DispatchStop.BAD)
 
-    def apply(self, scan: Scan, row: int = 0, at_index: bool = False) -> LaneStop:
+    def apply(self, scan: Scan, row: int = 0, at_index: bool = False) -> DispatchStop:
         """Apply the records of a scan from this row on; `row_index` is then that of the row it stopped at."""
         if not 0 <= row <= scan.count:
             raise IndexError(f"row {row} of a scan of {scan.count} rows")
@@ -151,26 +151,26 @@ class Lane:
                 scan.hashes[found.first_hash : found.first_hash + found.hash_count],
                 self._ends.get(scan.queues[found.queue]),
             )
-            if (stopped := self._dispatch(record, at_index and self.row_index == row)) is not LaneStop.DONE:
+            if (stopped := self._dispatch(record, at_index and self.row_index == row)) is not DispatchStop.DONE:
                 return stopped
         self.row_index = scan.count
         self.hash_index = 0
-        return LaneStop.DONE
+        return DispatchStop.DONE
 
-    def _dispatch(self, record: _Dispatched, at_index: bool) -> LaneStop:
+    def _dispatch(self, record: _Dispatched, at_index: bool) -> DispatchStop:
         if not at_index:
             self.hash_index = 0
             self.stopped_at_index = False
             if takes_queue_offset(record.sys_flag) and not self._queue_step(record):
-                return LaneStop.QUEUE
+                return DispatchStop.QUEUE
         self.stopped_at_index = True
         if self.index_enabled and not self._index_step(record):
-            return LaneStop.INDEX
+            return DispatchStop.INDEX
         self.hash_index = 0
         self.last_physical_offset = record.physical_offset
         self.last_store_timestamp = record.store_timestamp
         self.done_count += 1
-        return LaneStop.DONE
+        return DispatchStop.DONE
 
     def _queue_step(self, record: _Dispatched) -> bool:
         end = record.end

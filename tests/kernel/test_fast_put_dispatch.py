@@ -6,7 +6,7 @@ import random
 from types import ModuleType
 
 import pytest
-from tests.kernel.put_lanes import Duck, make_put_lane
+from tests.kernel.fast_puts import Duck, make_fast_put
 
 from flintlog.kernel import ClosedFor, native, reference
 from flintlog.store.model.message import Message
@@ -20,16 +20,16 @@ SLOTS, ENTRIES = 7, 400
 
 
 class Desk:
-    """A put lane and the files it writes, over queues of all topics but the last."""
+    """A fast put and the files it writes, over queues of all topics but the last."""
 
     def __init__(self, kernel: ModuleType, *, lmq: bool, dispatches: bool = True) -> None:
-        self.lane: Duck = kernel.Lane(delay_levels_ms=LEVELS_MS, lmq=lmq)
+        self.fast_dispatch: Duck = kernel.FastDispatch(delay_levels_ms=LEVELS_MS, lmq=lmq)
         self.log, self.index = bytearray(1 << 16), bytearray(40 + 4 * SLOTS + 20 * ENTRIES)
         self.queues = [bytearray(20 * 64) for _ in TOPICS[:-1]]
-        self.lane.set_index(self.index, SLOTS, ENTRIES)
+        self.fast_dispatch.set_index(self.index, SLOTS, ENTRIES)
         for topic, queue in zip(TOPICS, self.queues, strict=False):
-            self.lane.set_queue(topic, 0, kernel.QueueEnd(kernel.Tail(queue, 0)))
-        self.puts = make_put_lane(kernel, self.lane, kernel.Tail(self.log, 0))
+            self.fast_dispatch.set_queue(topic, 0, kernel.QueueEnd(kernel.Tail(queue, 0)))
+        self.puts = make_fast_put(kernel, self.fast_dispatch, kernel.Tail(self.log, 0))
         if not dispatches:
             self.puts.close(ClosedFor.FLUSH)
 
@@ -38,16 +38,21 @@ class Desk:
 
     def dispatch(self) -> None:
         """As the dispatcher does it: from the record."""
-        lane, tail = self.lane, self.puts.tail
+        fast_dispatch, tail = self.fast_dispatch, self.puts.tail
         assert tail is not None
-        reason = lane.run(self.log, lane.log_offset, tail.position, 0)
-        lane.log_offset = lane.position
-        lane.stopped_at_index = reason.name == "INDEX"
+        reason = fast_dispatch.run(self.log, fast_dispatch.log_offset, tail.position, 0)
+        fast_dispatch.log_offset = fast_dispatch.position
+        fast_dispatch.stopped_at_index = reason.name == "INDEX"
 
     def seen(self) -> tuple[object, ...]:
-        lane = self.lane
-        done = (lane.last_physical_offset, lane.last_store_timestamp, lane.done_count, lane.hash_index)
-        stopped = (lane.log_offset, lane.position, lane.stopped_at_index)
+        fast_dispatch = self.fast_dispatch
+        done = (
+            fast_dispatch.last_physical_offset,
+            fast_dispatch.last_store_timestamp,
+            fast_dispatch.done_count,
+            fast_dispatch.hash_index,
+        )
+        stopped = (fast_dispatch.log_offset, fast_dispatch.position, fast_dispatch.stopped_at_index)
         return bytes(self.log), bytes(self.index), [bytes(queue) for queue in self.queues], done, stopped
 
 
@@ -89,9 +94,11 @@ def test_both_kernels_dispatch_a_put_alike(seed: int) -> None:
 
 def test_a_put_stops_at_a_full_index_where_its_record_would(kernel: ModuleType) -> None:
     desk = Desk(kernel, lmq=False)
-    desk.lane.set_index(bytearray(40 + 4 * SLOTS + 20 * 3), SLOTS, 3)  # room for two: the first entry is never used
+    desk.fast_dispatch.set_index(
+        bytearray(40 + 4 * SLOTS + 20 * 3), SLOTS, 3
+    )  # room for two: the first entry is never used
     desk.put(Message("t", b"x", tags="a", keys=("b", "c")))
-    assert desk.lane.stopped_at_index and desk.lane.hash_index == 2
-    assert desk.lane.log_offset == 0 and desk.puts.is_behind
+    assert desk.fast_dispatch.stopped_at_index and desk.fast_dispatch.hash_index == 2
+    assert desk.fast_dispatch.log_offset == 0 and desk.puts.is_behind
     desk.put(Message("t", b"x"))
-    assert desk.lane.log_offset == 0 and bytes(desk.queues[0][20:40]) == bytes(20)
+    assert desk.fast_dispatch.log_offset == 0 and bytes(desk.queues[0][20:40]) == bytes(20)

@@ -1,4 +1,4 @@
-"""Put lanes as a store makes them."""
+"""Put fast dispatches as a store makes them."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ def quick_switches() -> Iterator[None]:
         sys.setswitchinterval(before)
 
 
-def make_put_lane(
+def make_fast_put(
     kernel: ModuleType,
-    lane: Duck,
+    fast_dispatch: Duck,
     tail: Duck,
     *,
     max_message_size: int = 1000,
     lock: Duck = None,
     now_ms: Callable[[], int] = lambda: 1,
-) -> reference.PutLane[Receipt, Receipts]:
+) -> reference.FastPut[Receipt, Receipts]:
     """One that dispatches, open, with all pages of its tail ready."""
-    puts: reference.PutLane[Receipt, Receipts] = kernel.PutLane(
+    puts: reference.FastPut[Receipt, Receipts] = kernel.FastPut(
         kernel.Encoder(Message, store_host="127.0.0.1:10911", max_message_size=max_message_size),
-        lane,
+        fast_dispatch,
         lock=lock or threading.Lock(),
         receipt_type=Receipt,
         batch_type=Receipts,

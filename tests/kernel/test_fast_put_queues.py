@@ -7,7 +7,7 @@ import time
 from types import ModuleType
 
 import pytest
-from tests.kernel.put_lanes import Duck, make_put_lane, quick_switches
+from tests.kernel.fast_puts import Duck, make_fast_put, quick_switches
 
 from flintlog.kernel import ClosedFor, native, scan
 from flintlog.store.log.put_lock import PutLock
@@ -24,12 +24,12 @@ def another(text: str) -> str:
 
 
 def test_similar_queues_have_their_own_offsets(kernel: ModuleType) -> None:
-    lane = kernel.Lane()
-    lane.index_enabled = False
+    fast_dispatch = kernel.FastDispatch()
+    fast_dispatch.index_enabled = False
     ends = {queue: kernel.Tail(bytearray(20 * ROUNDS), 0) for queue in QUEUES}
     for (topic, queue_id), tail in ends.items():
-        lane.set_queue(topic, queue_id, kernel.QueueEnd(tail))
-    puts = make_put_lane(kernel, lane, kernel.Tail(bytearray(8192), 0))
+        fast_dispatch.set_queue(topic, queue_id, kernel.QueueEnd(tail))
+    puts = make_fast_put(kernel, fast_dispatch, kernel.Tail(bytearray(8192), 0))
     places: dict[tuple[str, int], list[int]] = {queue: [] for queue in QUEUES}
     for number in range(ROUNDS):
         for topic, queue_id in QUEUES:
@@ -43,7 +43,7 @@ def test_similar_queues_have_their_own_offsets(kernel: ModuleType) -> None:
 
 
 def test_offsets_that_another_way_has_moved(kernel: ModuleType) -> None:
-    puts = make_put_lane(kernel, kernel.Lane(), kernel.Tail(bytearray(4096), 0))
+    puts = make_fast_put(kernel, kernel.FastDispatch(), kernel.Tail(bytearray(4096), 0))
     assert puts.put(Message("t", b"x"))
     puts.next_offsets["t", 0] = 70
     receipt = puts.put(Message("t", b"x"))
@@ -57,7 +57,7 @@ def test_receipts_have_the_clocks_time_also_when_it_goes_back(kernel: ModuleType
     times = [7, 7, 8, 2**40, 2, 2, 0]
     left = iter(times)
     log = bytearray(4096)
-    puts = make_put_lane(kernel, kernel.Lane(), kernel.Tail(log, 0), now_ms=lambda: next(left))
+    puts = make_fast_put(kernel, kernel.FastDispatch(), kernel.Tail(log, 0), now_ms=lambda: next(left))
     receipts = [puts.put(Message("t", b"x")) for _ in times]
     assert [receipt.store_timestamp for receipt in receipts if receipt is not None] == times
     found = scan(log, 0, len(log), 0)
@@ -67,7 +67,7 @@ def test_receipts_have_the_clocks_time_also_when_it_goes_back(kernel: ModuleType
 def test_receipts_have_the_size_of_their_own_record(kernel: ModuleType) -> None:
     sizes = [0, 0, 300, 300, 1, 0, 300]
     log = bytearray(4096)
-    puts = make_put_lane(kernel, kernel.Lane(), kernel.Tail(log, 0))
+    puts = make_fast_put(kernel, kernel.FastDispatch(), kernel.Tail(log, 0))
     receipts = [puts.put(Message("t", bytes(size))) for size in sizes]
     found = scan(log, 0, len(log), 0)
     assert [receipt.size for receipt in receipts if receipt is not None] == [
@@ -79,7 +79,7 @@ def test_receipts_have_the_size_of_their_own_record(kernel: ModuleType) -> None:
 @pytest.mark.parametrize("make_lock", [threading.Lock, PutLock])
 def test_no_put_passes_while_the_lock_is_taken(kernel: ModuleType, make_lock: Duck) -> None:
     lock = make_lock()
-    puts = make_put_lane(kernel, kernel.Lane(), kernel.Tail(bytearray(4096), 0), lock=lock)
+    puts = make_fast_put(kernel, kernel.FastDispatch(), kernel.Tail(bytearray(4096), 0), lock=lock)
     lock.acquire()
     assert puts.put(Message("t", b"x")) is None
     assert puts.put_batch([Message("t", b"x")]) is None
@@ -99,18 +99,18 @@ def test_a_lock_that_answers_by_python_code_is_refused() -> None:
             return False
 
     with pytest.raises(TypeError, match="built-in"):
-        make_put_lane(native, native.Lane(), native.Tail(bytearray(4096), 0), lock=Plain())
+        make_fast_put(native, native.FastDispatch(), native.Tail(bytearray(4096), 0), lock=Plain())
 
 
 def test_a_put_that_leaves_its_record_undispatched_reports_it(kernel: ModuleType) -> None:
-    lane = kernel.Lane()
-    lane.index_enabled = False
-    lane.set_queue("t", 0, kernel.QueueEnd(kernel.Tail(bytearray(40), 0)))
-    puts = make_put_lane(kernel, lane, kernel.Tail(bytearray(4096), 0))
+    fast_dispatch = kernel.FastDispatch()
+    fast_dispatch.index_enabled = False
+    fast_dispatch.set_queue("t", 0, kernel.QueueEnd(kernel.Tail(bytearray(40), 0)))
+    puts = make_fast_put(kernel, fast_dispatch, kernel.Tail(bytearray(4096), 0))
     calls: list[int] = []
-    puts.when_behind = lambda: calls.append(lane.log_offset)
+    puts.when_behind = lambda: calls.append(fast_dispatch.log_offset)
     assert puts.put(Message("t", b"x")) and not calls
-    assert puts.put(Message("v", b"x")) and len(calls) == 1  # a queue that the lane does not know
+    assert puts.put(Message("v", b"x")) and len(calls) == 1  # a queue that fast dispatch does not know
     puts.close(ClosedFor.HOOKS)
     assert puts.put(Message("v", b"x")) is None and len(calls) == 1
 
@@ -119,7 +119,7 @@ def test_short_and_long_ways_hand_out_each_offset_once(kernel: ModuleType) -> No
     """The long way loses the GIL between reading an offset and using it: only the lock keeps other puts out."""
     lock, log = threading.Lock(), bytearray(1 << 23)
     tail = kernel.Tail(log, 0)
-    puts = make_put_lane(kernel, kernel.Lane(), tail, lock=lock)
+    puts = make_fast_put(kernel, kernel.FastDispatch(), tail, lock=lock)
     puts.close(ClosedFor.FLUSH)
     has_begun, is_over = threading.Event(), threading.Event()
     short: list[int] = []

@@ -21,7 +21,7 @@ from flintlog.format.message_fields import MessageFields
 from flintlog.format.properties import INNER_NUM
 from flintlog.format.sys_flag import INNER_BATCH, TRANSACTION_MASK
 from flintlog.kernel.reference.encoder import Encoder
-from flintlog.kernel.reference.lane import Lane
+from flintlog.kernel.reference.fast_dispatch import FastDispatch
 from flintlog.kernel.reference.tails import Tail
 from flintlog.kernel.types import DISPATCH_REASONS, PUT_REASONS, Moves
 
@@ -54,7 +54,7 @@ class Lock(Protocol):
         ...
 
 
-class PutLane(Generic[R, B]):
+class FastPut(Generic[R, B]):
     """The fast path of a plain message. A put that returns None has done nothing: its caller takes the long way.
 
     `tail` is the end of the log and `next_offsets` the table of next queue offsets; the put lock guards both. Unless
@@ -66,7 +66,7 @@ class PutLane(Generic[R, B]):
     def __init__(
         self,
         encoder: Encoder,
-        lane: Lane,
+        fast_dispatch: FastDispatch,
         *,
         lock: Lock,
         receipt_type: Callable[..., R],
@@ -79,7 +79,7 @@ class PutLane(Generic[R, B]):
         Those of a batch: `batch_type(ok, physical offsets and the end, first queue offset, store time, store host)`.
         """
         self.encoder = encoder
-        self.lane = lane
+        self.fast_dispatch = fast_dispatch
         self.tail: Tail | None = None
         self.next_offsets: dict[tuple[str, int], int] = {}
         self.closed_for = 0
@@ -107,7 +107,7 @@ class PutLane(Generic[R, B]):
     @property
     def is_behind(self) -> bool:
         """Whether records wait to be dispatched."""
-        return self.tail is not None and self.lane.log_offset != self.tail.end
+        return self.tail is not None and self.fast_dispatch.log_offset != self.tail.end
 
     def put(self, message: PlainMessage) -> R | None:
         """Append and dispatch a plain message; returns its receipt, or None when this is not the plain case."""
@@ -184,16 +184,16 @@ class PutLane(Generic[R, B]):
         return self._receipt_type(self._ok, tail.base + start, queue_offset, size, stored_at, host)
 
     def _dispatch(self, tail: Tail, start: int, size: int) -> None:
-        """Dispatch the records just appended, if all earlier ones are dispatched and the lane is free."""
-        lane = self.lane
-        if not lane.try_to_own():
+        """Dispatch the records just appended, if all earlier ones are dispatched and fast dispatch is free."""
+        fast_dispatch = self.fast_dispatch
+        if not fast_dispatch.try_to_own():
             return
         try:
-            if lane.stopped_at_index or lane.log_offset != tail.base + start:
+            if fast_dispatch.stopped_at_index or fast_dispatch.log_offset != tail.base + start:
                 return
-            lane.run(tail._writable(), start, start + size, tail.base)
+            fast_dispatch.run(tail._writable(), start, start + size, tail.base)
         finally:
-            lane.is_owned = False
+            fast_dispatch.is_owned = False
 
 
 def _is_plain(message: PlainMessage) -> bool:

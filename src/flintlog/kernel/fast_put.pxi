@@ -38,7 +38,7 @@ cdef str INNER_NUM = "INNER_NUM"
 
 
 cdef struct KnownQueue:
-    # A queue of an earlier put: its key in the table of next offsets, made once, and its ordinal in the lane.
+    # A queue of an earlier put: its key in the table of next offsets, made once, and its ordinal in fast dispatch.
     PyObject *topic
     int64_t queue_id
     PyObject *name
@@ -47,7 +47,7 @@ cdef struct KnownQueue:
 
 
 @cython.final
-cdef class PutLane:
+cdef class FastPut:
     """The fast path of a plain message. A put that returns None has done nothing. See the plain twin.
 
     A single put does not acquire the put lock: it holds the GIL from its check that the lock is free until its record
@@ -56,7 +56,7 @@ cdef class PutLane:
     """
 
     cdef readonly Encoder encoder
-    cdef readonly Lane lane
+    cdef readonly FastDispatch fast_dispatch
     cdef public Tail tail
     cdef public dict next_offsets
     cdef readonly uint32_t closed_for
@@ -82,9 +82,9 @@ cdef class PutLane:
         memset(self.queues, 0, sizeof(self.queues))
         self.last_time = self.last_size = 0
 
-    def __init__(self, Encoder encoder not None, Lane lane not None, *, lock, receipt_type, batch_type, ok, now_ms=None):
+    def __init__(self, Encoder encoder not None, FastDispatch fast_dispatch not None, *, lock, receipt_type, batch_type, ok, now_ms=None):
         self.encoder = encoder
-        self.lane = lane
+        self.fast_dispatch = fast_dispatch
         self.acquire = lock.acquire
         self.release = lock.release
         self.locked = lock.locked
@@ -124,7 +124,7 @@ cdef class PutLane:
         return self.has_fallen_behind()
 
     cdef inline bint has_fallen_behind(self) noexcept:
-        return self.tail is not None and self.lane.log_offset != self.tail.base + self.tail.at
+        return self.tail is not None and self.fast_dispatch.log_offset != self.tail.base + self.tail.at
 
     def put(self, message):
         """Append and dispatch a plain message; returns its receipt, or None when this is not the plain case."""
@@ -251,9 +251,9 @@ cdef class PutLane:
         next_offset = queue_offset + 1
         set_known(<PyObject *>self.next_offsets, queue.name, <PyObject *>next_offset, queue.hash)
         if not self.closed_for & DISPATCH_REASONS:
-            self.lane.last_queue = queue.ordinal
+            self.fast_dispatch.last_queue = queue.ordinal
             self.dispatch_written(tail, start, &plan, &facts, queue_offset, stored_at)
-            queue.ordinal = self.lane.last_queue
+            queue.ordinal = self.fast_dispatch.last_queue
         if stored_at != self.last_stored_at:
             self.last_stored_at, self.last_time = stored_at, stored_at
         if size != self.last_record_size:
@@ -287,8 +287,8 @@ cdef class PutLane:
         return self.batch_type(self.ok, offsets, queue_offset, stored_at, store_host)
 
     cdef inline bint may_dispatch(self, int64_t offset) noexcept:
-        """Whether the log is dispatched up to this offset, and the lane is free."""
-        return not self.lane.is_owned and not self.lane.stopped_at_index and self.lane.log_offset == offset
+        """Whether the log is dispatched up to this offset, and fast dispatch is free."""
+        return not self.fast_dispatch.is_owned and not self.fast_dispatch.stopped_at_index and self.fast_dispatch.log_offset == offset
 
     cdef int dispatch_written(
         self,
@@ -300,7 +300,7 @@ cdef class PutLane:
         int64_t stored_at,
     ) except -1:
         """Dispatch the record just written, without parsing it: that would take longer than the rest of the put."""
-        cdef Lane lane = self.lane
+        cdef FastDispatch fast_dispatch = self.fast_dispatch
         cdef Parts parts
         cdef int reason
         if not self.may_dispatch(tail.base + start):
@@ -314,14 +314,14 @@ cdef class PutLane:
         parts.physical_offset = tail.base + start
         parts.queue_offset = queue_offset
         parts.store_timestamp = stored_at
-        reason = lane.run_one(&parts, facts, start)
-        lane.log_offset = tail.base + lane.position
-        lane.stopped_at_index = reason == AT_INDEX
+        reason = fast_dispatch.run_one(&parts, facts, start)
+        fast_dispatch.log_offset = tail.base + fast_dispatch.position
+        fast_dispatch.stopped_at_index = reason == AT_INDEX
         return 0
 
     cdef int dispatch(self, Tail tail, Py_ssize_t start, Py_ssize_t size) except -1:
-        """Dispatch the records just appended, if all earlier ones are dispatched and the lane is free."""
-        cdef Lane lane = self.lane
+        """Dispatch the records just appended, if all earlier ones are dispatched and fast dispatch is free."""
+        cdef FastDispatch fast_dispatch = self.fast_dispatch
         cdef const uint8_t *data = tail.data
         cdef int64_t base = tail.base
         cdef int reason
@@ -329,7 +329,7 @@ cdef class PutLane:
             return 0
         if tail.gathered_at == start:  # in memory already; the file's pages may not be
             data, base, start = tail.gathered, base + start, 0
-        reason = lane.run_range(data, start, start + size, base, False)
-        lane.log_offset = base + lane.position
-        lane.stopped_at_index = reason == AT_INDEX
+        reason = fast_dispatch.run_range(data, start, start + size, base, False)
+        fast_dispatch.log_offset = base + fast_dispatch.position
+        fast_dispatch.stopped_at_index = reason == AT_INDEX
         return 0

@@ -1,4 +1,4 @@
-"""A put that dispatches its own record and a dispatcher share one lane: one at a time, in both kernels."""
+"""A put that dispatches its own record and a dispatcher share one fast_dispatch: one at a time, in both kernels."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import threading
 import time
 from types import ModuleType
 
-from tests.kernel.put_lanes import make_put_lane, quick_switches
+from tests.kernel.fast_puts import make_fast_put, quick_switches
 
-from flintlog.kernel import LaneStop, reference
+from flintlog.kernel import DispatchStop, reference
 from flintlog.kernel.types import Buffer
 from flintlog.store.model.message import Message, Receipt, Receipts
 
@@ -16,71 +16,73 @@ PUTS = 1000
 LOG_BYTES = 1 << 18
 
 
-def put_lane(kernel: ModuleType, lane: reference.Lane, log: bytearray) -> reference.PutLane[Receipt, Receipts]:
-    return make_put_lane(kernel, lane, kernel.Tail(log, 0))
+def fast_put(
+    kernel: ModuleType, fast_dispatch: reference.FastDispatch, log: bytearray
+) -> reference.FastPut[Receipt, Receipts]:
+    return make_fast_put(kernel, fast_dispatch, kernel.Tail(log, 0))
 
 
-class SlowLane(reference.Lane):
+class SlowDispatch(reference.FastDispatch):
     """Lets another thread run in the middle of its work."""
 
     def __init__(self) -> None:
         super().__init__()
         self.is_at_work = threading.Event()
 
-    def run(self, buffer: Buffer, start: int, stop: int, base: int, at_index: bool = False) -> LaneStop:
+    def run(self, buffer: Buffer, start: int, stop: int, base: int, at_index: bool = False) -> DispatchStop:
         self.is_at_work.set()
         time.sleep(0.05)
         return super().run(buffer, start, stop, base, at_index)
 
 
-def test_a_dispatcher_waits_for_the_put_that_is_in_the_lane() -> None:
-    lane = SlowLane()
-    lane.index_enabled = False
+def test_a_dispatcher_waits_for_the_put_that_is_in_fast_dispatch() -> None:
+    fast_dispatch = SlowDispatch()
+    fast_dispatch.index_enabled = False
     entries = reference.Tail(bytearray(20), 0)
-    lane.set_queue("t", 0, reference.QueueEnd(entries))
-    puts = put_lane(reference, lane, bytearray(4096))
+    fast_dispatch.set_queue("t", 0, reference.QueueEnd(entries))
+    puts = fast_put(reference, fast_dispatch, bytearray(4096))
     seen: list[int] = []
 
     def dispatch() -> None:
-        assert lane.is_at_work.wait(10)
-        lane.own()
+        assert fast_dispatch.is_at_work.wait(10)
+        fast_dispatch.own()
         seen.append(entries.position)
-        lane.is_owned = False
+        fast_dispatch.is_owned = False
 
     dispatcher = threading.Thread(target=dispatch)
     dispatcher.start()
     assert puts.put(Message("t", b"x"))
     dispatcher.join()
     assert seen == [20]
-    assert not lane.is_owned
+    assert not fast_dispatch.is_owned
 
 
-def test_a_put_leaves_its_record_to_the_dispatcher_that_has_the_lane(kernel: ModuleType) -> None:
-    lane = kernel.Lane()
-    puts = put_lane(kernel, lane, bytearray(4096))
-    lane.own()
+def test_a_put_leaves_its_record_to_the_dispatcher_that_has_fast_dispatch(kernel: ModuleType) -> None:
+    fast_dispatch = kernel.FastDispatch()
+    puts = fast_put(kernel, fast_dispatch, bytearray(4096))
+    fast_dispatch.own()
     assert puts.put(Message("t", b"x"))
-    assert lane.log_offset == 0 and puts.is_behind
+    assert fast_dispatch.log_offset == 0 and puts.is_behind
 
 
 def test_each_record_gets_one_entry_from_put_or_dispatcher(kernel: ModuleType) -> None:
-    lane = kernel.Lane()
-    lane.index_enabled = False
+    fast_dispatch = kernel.FastDispatch()
+    fast_dispatch.index_enabled = False
     entries = kernel.Tail(bytearray(20 * PUTS), 0)
-    lane.set_queue("t", 0, kernel.QueueEnd(entries))
+    fast_dispatch.set_queue("t", 0, kernel.QueueEnd(entries))
     log = bytearray(LOG_BYTES)
-    puts = put_lane(kernel, lane, log)
+    puts = fast_put(kernel, fast_dispatch, log)
     tail = puts.tail
     assert tail is not None
     is_over = threading.Event()
 
     def dispatch() -> None:
-        lane.own()
+        fast_dispatch.own()
         try:
-            lane.run(log, lane.log_offset, tail.position, 0)
-            lane.log_offset = lane.position
+            fast_dispatch.run(log, fast_dispatch.log_offset, tail.position, 0)
+            fast_dispatch.log_offset = fast_dispatch.position
         finally:
-            lane.is_owned = False
+            fast_dispatch.is_owned = False
 
     def dispatch_all() -> None:
         while not is_over.is_set():

@@ -2,8 +2,8 @@
 
 cdef enum:
     DONE = 0
-    LANE_BLANK = 1
-    LANE_BAD = 2
+    AT_BLANK = 1
+    AT_BAD = 2
     AT_QUEUE = 3
     AT_INDEX = 4
     INDEX_HEADER_SIZE = 40
@@ -20,12 +20,12 @@ cdef struct Dispatched:
     int32_t size
     int32_t sys_flag
     int32_t marks
-    int32_t queue  # an ordinal of the lane's names; -1 for a queue it does not know
+    int32_t queue  # an ordinal of its names; -1 for a queue it does not know
     const int32_t *hashes
     int32_t hash_count
 
 
-cdef class Lane:
+cdef class FastDispatch:
     """Applies records to the queue ends and the index file that it was given. One thread at a time uses it."""
 
     cdef public bint lmq
@@ -76,7 +76,7 @@ cdef class Lane:
         free_names(&self.names)
 
     def set_queue(self, str topic not None, int32_t queue_id, QueueEnd end):
-        """Set the end of a queue; with None its next record stops the lane."""
+        """Set the end of a queue; with None its next record stops fast dispatch."""
         cdef bytes encoded = topic.encode("utf-8", "surrogatepass")
         cdef int32_t ordinal = self.ordinal_of(encoded, queue_id)
         cdef Span span
@@ -94,7 +94,7 @@ cdef class Lane:
             raise MemoryError
 
     def set_index(self, buffer, Py_ssize_t slot_count=0, Py_ssize_t index_count=0):
-        """Set the index file in use and release the one before; with None the next key stops the lane."""
+        """Set the index file in use and release the one before; with None the next key stops fast dispatch."""
         cdef Held held = None if buffer is None else hold_index(buffer, slot_count, index_count)
         if self.index is not None:
             self.index.drop()
@@ -104,7 +104,7 @@ cdef class Lane:
         self.index_count = <uint32_t>index_count
 
     def own(self):
-        """Take the lane. See the plain twin."""
+        """Take fast dispatch. See the plain twin."""
         self.is_owned = True
 
     def run(self, buffer, Py_ssize_t start, Py_ssize_t stop, int64_t base, bint at_index=False):
@@ -122,7 +122,7 @@ cdef class Lane:
             self.stopped_at_index = reason == AT_INDEX
         finally:
             PyBuffer_Release(&view)
-        return LANE_STOPS[reason]
+        return DISPATCH_STOPS[reason]
 
     cdef int run_range(
         self, const uint8_t *data, Py_ssize_t start, Py_ssize_t stop, int64_t base, bint at_index
@@ -146,7 +146,7 @@ cdef class Lane:
         self.hash_index = 0
         if reason == LIMIT:
             return DONE
-        return LANE_BLANK if reason == BLANK else LANE_BAD
+        return AT_BLANK if reason == BLANK else AT_BAD
 
     cdef int run_one(self, const Parts *parts, const Facts *facts, Py_ssize_t start) except -1:
         """As `run_range`, for one record that was just written, so that it need not be parsed."""
@@ -228,12 +228,12 @@ cdef class Lane:
                 record.queue = self.ordinals[found.queue] = self.ordinal_of((<str>topic).encode(), queue_id)
             stopped = self.dispatch(&record, at_index)
             if stopped != DONE:
-                return LANE_STOPS[stopped]
+                return DISPATCH_STOPS[stopped]
             at_index = False
             self.row_index += 1
         self.known_scan = None
         self.hash_index = 0
-        return LANE_STOPS[DONE]
+        return DISPATCH_STOPS[DONE]
 
     cdef int know(self, Scan scan) except -1:
         """Make room for the translation of a scan's queues; each is looked up at its first record."""

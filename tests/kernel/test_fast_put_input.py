@@ -17,21 +17,21 @@ FIELDS = ("topic", "body", "queue_id", "sys_flag", "delay_level", "deliver_at_ms
 class Desk:
     def __init__(self, kernel: ModuleType) -> None:
         encoder = kernel.Encoder(Message, store_host="127.0.0.1:10911", max_message_size=1000)
-        self.lane = kernel.PutLane(
+        self.fast_dispatch = kernel.FastPut(
             encoder,
-            kernel.Lane(),
+            kernel.FastDispatch(),
             lock=threading.Lock(),
             receipt_type=Receipt,
             batch_type=Receipts,
             ok=PutStatus.PUT_OK,
             now_ms=lambda: 1,
         )
-        self.lane.tail = self.tail = kernel.Tail(bytearray(4096), 0)
-        self.lane.ready_until = 4096
+        self.fast_dispatch.tail = self.tail = kernel.Tail(bytearray(4096), 0)
+        self.fast_dispatch.ready_until = 4096
 
     def put(self, message: Message) -> Receipt | None:
         try:
-            receipt: Receipt | None = self.lane.put(message)
+            receipt: Receipt | None = self.fast_dispatch.put(message)
         except (InvalidMessage, AttributeError, TypeError):
             return None
         return receipt
@@ -69,8 +69,8 @@ class Unequal(str):
 
 def test_a_property_name_that_cannot_be_compared_is_left_to_the_long_way(kernel: ModuleType) -> None:
     desk, message = Desk(kernel), Message("t", b"x", properties={Unequal("name"): "v"})
-    assert desk.lane.put(message) is None
-    assert desk.lane.put_batch([Message("t", b"x"), message]) is None
+    assert desk.fast_dispatch.put(message) is None
+    assert desk.fast_dispatch.put_batch([Message("t", b"x"), message]) is None
     assert bytes(desk.tail.buffer) == bytes(4096)
     assert desk.put(Message("t", b"x"))
 
@@ -86,8 +86,8 @@ def test_a_table_of_offsets_whose_name_cannot_be_compared(kernel: ModuleType) ->
 
         __eq__ = Unequal.__eq__
 
-    desk.lane.next_offsets[Topic("t"), 0] = 1
+    desk.fast_dispatch.next_offsets[Topic("t"), 0] = 1
     with suppress(RuntimeError):
-        assert desk.lane.put(Message("t", b"x")) is None
+        assert desk.fast_dispatch.put(Message("t", b"x")) is None
     assert bytes(desk.tail.buffer) == bytes(4096)
     assert desk.put(Message("u", b"x"))
