@@ -38,6 +38,7 @@ from flintlog.format.queue_entry import ENTRY_SIZE, PREFILL_ENTRY, QueueKey, enc
 from flintlog.kernel import KEY
 from flintlog.maintenance.inspect.store_files import StoreFiles, look_at
 from flintlog.maintenance.repair.kept_codes import bring_times_back
+from flintlog.pipeline.building.given_offsets import note_given_offsets
 from flintlog.pipeline.building.rebuild_build import QueueTask, build_queue
 from flintlog.pipeline.building.rebuild_index import IndexTask, build_index_file, thread_count
 from flintlog.pipeline.building.rebuild_scan import BuildPlan, ScanTask, Spilled, SplitResult, index_layout, read_split
@@ -54,7 +55,6 @@ from flintlog.store.log.checkpoint import CheckpointFile
 from flintlog.store.options.store_config import StoreConfig
 from flintlog.store.paths import StorePaths, with_found_ledger
 from flintlog.store.queues.deleted_queues import load_deleted
-from flintlog.store.recovery.given_offsets import note_given_offsets
 from flintlog.store.recovery.swap import begin_swap, finish_swap, rebuild_room
 from flintlog.store.runtime.jobs import Progress
 

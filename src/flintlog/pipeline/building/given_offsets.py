@@ -1,4 +1,4 @@
-"""Offsets that only the queue files of a closed store know: noted before something else than an opening replaces them.
+"""Offsets that only the queue files of a closed store know: noted before Spark replaces them.
 
 A log that lost its end lacks records that its queues have entries for. Queues that are built from such a log end
 earlier. So the next offset of each queue whose last record the log lacks is written into `flintlog/deleted.json` before
