@@ -148,7 +148,7 @@ def test_a_store_of_ours_whose_log_lost_its_end_is_repaired(tmp_path: Path) -> N
     assert repair(root).left == []
     assert verify(root).findings == []
     with open_store(root) as store:
-        assert store.put(Message("orders", b"new")).queue_offset == places[7].queue_offset
+        assert store.put(Message("orders", b"new")).queue_offset == places[-1].queue_offset + 1, "no offset twice"
 
 
 def test_a_torn_message_that_no_queue_knows_is_named_by_its_head(golden: Golden, tmp_path: Path) -> None:
