@@ -15,6 +15,7 @@ power cut may take the entries; then the record is believed (`derive/offset_orde
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import Final
 
 from flintlog.derive.entries import Place
@@ -41,17 +42,18 @@ class OldEntries:
 
     def keep(self, queue: LogicalQueue, start: int) -> None:
         """Remember the entries of a queue from this byte of its files on."""
+        if self._count > MAX_ENTRIES:
+            return
         if queue.type is QueueType.BATCH:
             entries = _borne_out(queue, start)
             self._unconfirmed.update(place for _, place in entries[-1:])
         else:
             entries = _entries(queue, start)
         for physical_offset, place in entries:
-            if self._count > MAX_ENTRIES:
-                self._places.clear()
-                return
             self._count += 1
             self._places.setdefault(physical_offset, []).append(place)
+        if self._count > MAX_ENTRIES:
+            self._places.clear()
 
     def misplaced(self, scan: Scan) -> Iterator[Row]:
         """The records of a scan that may name another place than they had."""
@@ -112,8 +114,11 @@ def _count_messages(record: bytes) -> int | None:
 
 
 def _entries(queue: LogicalQueue, start: int) -> list[tuple[int, Place]]:
-    """The physical offset and the place of each entry from this byte of a queue's files on."""
-    return list(_read(queue, start))
+    """The physical offset and the place of each entry from this byte of a queue's files on, if these are not too many.
+
+    Of too many, two more than are kept are read: one shows that they are too many, one may precede those of a batch queue.
+    """
+    return list(islice(_read(queue, start), MAX_ENTRIES + 2))
 
 
 def _read(queue: LogicalQueue, start: int) -> Iterator[tuple[int, Place]]:
