@@ -103,3 +103,13 @@ def test_a_record_of_which_a_sector_has_not_arrived_is_a_torn_tail() -> None:
         assert [found.id for found in store.recovery] == ["torn-tail"]
         again = store.put(Message("orders", b"again"))
         assert (again.queue_offset, again.physical_offset) == (1, last.physical_offset)
+
+
+def test_a_record_without_its_first_bytes_is_a_torn_tail_even_if_its_queue_entry_has_arrived() -> None:
+    """A put writes size and magic last: the disk got the log's page before that, and the queue's page later."""
+    left, start, _ = killed(CONFIG)
+    clear(left, LOG_FILE, start, start + 8)
+    with opened(left, CONFIG) as store:
+        assert [found.id for found in store.recovery] == ["torn-tail"]
+        again = store.put(Message("orders", b"again", queue_id=1))
+        assert (again.queue_offset, again.physical_offset) == (COUNT, start)

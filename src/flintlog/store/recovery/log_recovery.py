@@ -46,6 +46,8 @@ log = logging.getLogger(__name__)
 
 SCAN_BYTES = 16 * 1024 * 1024
 _SECTOR_BYTES = 512
+_HEAD_BYTES = 8
+"""The size and the magic of a record."""
 _LACKS_ITS_END = "a record lacks its end"
 Reason = ScanStop | str
 Consume = Callable[[Batch, Scan], None]
@@ -295,15 +297,21 @@ class LogRecovery:
         return written_end(segment, position - segment.base) > position - segment.base
 
     def _dispatched_end(self, segment: Segment, position: int) -> int | None:
-        """Where the last record ends that a queue has an entry for, if all bytes up to there have arrived."""
+        """Where the last record ends that a queue has an entry for, if all bytes up to there have arrived.
+
+        A put writes the first bytes of a record last. If they are zeros, the disk got the page while a put filled it: no
+        sync has returned since, though the queue's entry, which came later, may have arrived.
+        """
         if self._clean_end is not None:
             return None
         with held(segment) as view:
+            place = position - segment.base
+            if not any(view[place : place + _HEAD_BYTES]):
+                return None
             ends = (
                 end
                 for end in self._queue_ends
-                if position < end <= segment.end
-                and _have_all_arrived(view, position - segment.base, end - segment.base)
+                if position < end <= segment.end and _have_all_arrived(view, place, end - segment.base)
             )
             return max(ends, default=None)
 
