@@ -166,12 +166,18 @@ class Model:
         self.doomed |= {key for key, promise in self.messages.items() if promise.topic == topic}
 
     def _take_deleted(self, topic: str, *, is_late: bool) -> None:
-        if is_late:
-            return
-        for key in self.doomed:
+        if not is_late:
+            self._delete(self.doomed)
+            self.doomed = set()
+
+    def _delete(self, keys: Collection[str]) -> None:
+        for key in keys:
             self.messages.pop(key, None)
-        self.gone |= self.doomed
-        self.doomed = set()
+        self.gone |= set(keys)
+
+    def _take_retaining(self, *, is_late: bool) -> None:
+        """Retention may delete the last records of a deleted topic. A topic of that name then begins at 0 again."""
+        self.given = {place: key for place, key in self.given.items() if key not in self.gone}
 
     def _take_stopped(self, *, is_late: bool) -> None:
         if not is_late:
@@ -237,9 +243,7 @@ class Model:
                 self.given[place] = key
                 self.messages[key] = Promise(key, physical, State.FOUND, place, place[0])
         deleted = self.doomed - keys  # the deletion that was under way has happened
-        for key in deleted:
-            self.messages.pop(key, None)
-        self.gone |= deleted
+        self._delete(deleted)
         self.doomed -= deleted
         self.deciding -= waiting  # it was not decided, then: nothing is under way after a cut
         self.deciding |= {key for key in keys if key in self.begun}

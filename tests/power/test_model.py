@@ -6,10 +6,12 @@ import shutil
 import time
 from pathlib import Path
 
+import pytest
+
 from flintlog import Message, Receipt, Store, StoreConfig, open_store
 from tests.power.checks import check_cut
-from tests.power.model import Model
-from tests.power.plan import ORDERS, Plan, without_services
+from tests.power.model import Broken, Model
+from tests.power.plan import ORDERS, TEMPORARY, Plan, without_services
 from tests.power.worker import body_of
 
 CONFIG = StoreConfig(
@@ -73,3 +75,15 @@ def test_a_deletion_that_the_first_check_found_done_is_no_loss_at_the_second() -
     model.cut()
     model.settle({(ORDERS, 0, 0): ("kept", 100)}, [], 0, 300)
     assert model.messages.keys() == {"kept"} and model.gone == {"doomed"}
+
+
+def test_a_deleted_topic_may_begin_at_0_again_only_once_retention_ran() -> None:
+    model = Model()
+    model.take(["ack", True, [["first", TEMPORARY, 0, 0, 100]]])
+    model.take(["deleting", TEMPORARY])
+    model.take(["deleted", TEMPORARY])
+    again = ["ack", True, [["again", TEMPORARY, 0, 0, 9000]]]
+    with pytest.raises(Broken, match="offset given twice"):
+        model.take(again)
+    model.take(["retaining"])
+    model.take(again)
