@@ -55,7 +55,7 @@ class Producer(threading.Thread):
     def run(self) -> None:
         while not self.is_stopped:
             body = b"%d:%d" % (self._queue_id, self._next) * 10
-            receipt = self._node.store.put(Message("orders", body, keys=["k"], queue_id=self._queue_id))
+            receipt = self._node.store.put(Message("orders", body, keys=["k"], queue_id=self._queue_id), check=False)
             if receipt.status is PutStatus.PUT_OK:
                 self.acknowledged.append(body)
             self._next += 1
