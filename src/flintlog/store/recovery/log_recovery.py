@@ -299,8 +299,8 @@ class LogRecovery:
     def _dispatched_end(self, segment: Segment, position: int) -> int | None:
         """Where the last record ends that a queue has an entry for, if all bytes up to there have arrived.
 
-        A put writes the first bytes of a record last. If they are zeros, the disk got the page while a put filled it: no
-        sync has returned since, though the queue's entry, which came later, may have arrived.
+        A put writes the first bytes of a record last. If they are zeros, the disk got the page while a put filled it:
+        no sync has returned since, though the queue's entry, which came later, may have arrived.
         """
         if self._clean_end is not None:
             return None

@@ -116,7 +116,8 @@ def _count_messages(record: bytes) -> int | None:
 def _entries(queue: LogicalQueue, start: int) -> list[tuple[int, Place]]:
     """The physical offset and the place of each entry from this byte of a queue's files on, if these are not too many.
 
-    Of too many, two more than are kept are read: one shows that they are too many, one may precede those of a batch queue.
+    Of too many, two more than are kept are read: one shows that they are too many, one may precede those of a batch
+    queue.
     """
     return list(islice(_read(queue, start), MAX_ENTRIES + 2))
 
