@@ -155,7 +155,7 @@ def check_files(target: Path, manifest: Manifest, medium: Medium) -> list[Damage
 
 
 def find_damage(target: Path, file: BackupFile, medium: Medium) -> str | None:
-    """What is wrong with a file of a backup; None when it matches the manifest."""
+    """Compare a file of a backup with the manifest: the damage, or None."""
     path = stored_path(target, file)
     info = medium.stat(path)
     if info is None:

@@ -219,7 +219,7 @@ class LogGrowth:
         self._counted: int | None = None
 
     def advance(self, files: StoreFiles) -> dict[str, Arrived] | None:
-        """What was added since the last look; None at the first one, and after the log was cut or replaced."""
+        """Count what was added since the last look; None at the first one, and after the log was cut or replaced."""
         start, end = self.end, files.fix_end(self.end)
         if not self._is_known or end < start or not self._is_there(files):
             self.end, self._is_known, self._counted = files.fix_end(), True, None

@@ -53,7 +53,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class DamagedPlace:
-    """What is wrong at a place of the log; with the message, if its head can still be read."""
+    """A damaged place of the log, with the message if its head can still be read."""
 
     error: DamagedRecord
     message: StoredMessage | None = None
