@@ -13,6 +13,7 @@ from flintlog import Message, StoreConfig, open_store
 from flintlog.pipeline.session import get_session
 
 from .cluster import Cluster, running_cluster
+from .s3_server import S3Server, running_s3
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,7 +37,15 @@ def spark_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def spark(spark_home: Path) -> Iterator[SparkSession]:
+def s3() -> Iterator[S3Server]:
+    """An S3 server on loopback, which the environment names for this process and for those that it starts."""
+    with running_s3() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def spark(spark_home: Path, s3: S3Server) -> Iterator[SparkSession]:
+    """Started after the S3 server, because its workers have the variables of the driver as it was then."""
     with chdir(spark_home):
         session = get_session("local[2]", {"spark.sql.shuffle.partitions": "2"})
     yield session
