@@ -27,6 +27,7 @@ SOON_S = 8.0
 CONFIG = StoreConfig(
     mapped_file_size_commit_log=1 << 20,
     mapped_file_size_consume_queue=20 * 64,
+    mapped_file_size_consume_queue_ext=1 << 16,  # a scene makes hundreds of queues, and each has such a file
     max_hash_slot_num=100,
     max_index_num=4000,
     max_message_size=16 * 1024,
