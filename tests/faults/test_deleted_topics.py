@@ -104,3 +104,34 @@ def test_verify_misses_new_messages_of_a_topic_that_was_made_again(tmp_path: Pat
     file.write_bytes(content[: 20 * 7] + bytes(20) + content[20 * 8 :])
     (found,) = verify(tmp_path).findings
     assert (found.id, found.evidence) == ("missing-queue-entries", "queue offset 7 of gone/0 have no queue entry")
+
+
+@pytest.mark.parametrize("deletions", [1, 2])
+def test_offsets_of_deleted_messages_that_a_power_cut_took_are_no_gap(deletions: int) -> None:
+    """The note of a deletion is durable at once, the deleted messages may not be. Their offsets are not given again."""
+    config = small_config("async")
+    medium = FaultyMedium()
+    store = open_store(ROOT, config, medium=medium)
+    put(store, "gone", 2)
+    for number in range(deletions):
+        store.flush()
+        lost = store.put(Message("gone", b"lost" * 1000)).check()
+        store.topics.delete("gone")
+        medium = medium.crash(number)
+        store.shutdown()
+        store = open_store(ROOT, config, medium=medium)
+        assert store.max_physical_offset == lost.physical_offset, "the cut took nothing"
+        assert store.put(Message("gone", b"new")).check().queue_offset == lost.queue_offset + 1
+    store.close()
+    assert verify(ROOT, config, medium=medium).findings == []
+
+
+def test_a_gap_after_the_offsets_of_a_deletion_is_reported() -> None:
+    medium = FaultyMedium()
+    with open_store(ROOT, CONFIG, medium=medium) as store:
+        put(store, "gone", 2)
+        store.topics.delete("gone")
+        store._engine.parts.queues.offsets.set("gone", 0, 3)
+        put(store, "gone", 1)
+    (found,) = verify(ROOT, CONFIG, medium=medium).findings
+    assert (found.id, found.evidence) == ("queue-gap", "queue offsets 2 to 2 of gone/0 were never given")

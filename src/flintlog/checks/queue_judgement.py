@@ -186,7 +186,7 @@ class _Judge:
         return (None, None) if file is None else (file.path, at - file.base)
 
     def _judge_offsets(self, key: QueueKey, tally: QueueTally) -> None:
-        """Queue offsets count up. They have gaps only where records were lost."""
+        """Queue offsets count up. They have gaps only where records were lost, or where a topic was deleted."""
         items = tally.records.in_log_order()
         for before, after in islice(pairwise(items), MAX_STRETCHES):
             at = after.first_physical_offset
@@ -194,9 +194,22 @@ class _Judge:
             if after.first < before.stop:
                 evidence = f"queue offset {after.first} of {where} was given twice; {before.stop} was next"
                 self._report("repeated-queue-offset", evidence, key, after)
-            elif not self.log.is_damaged(before.last_physical_offset + 1, at):
+            elif not self._is_left_by_deletion(key, before, after) and not self.log.is_damaged(
+                before.last_physical_offset + 1, at
+            ):
                 evidence = f"queue offsets {before.stop} to {after.first - 1} of {where} were never given"
                 self._report("queue-gap", evidence, key, after)
+
+    def _is_left_by_deletion(self, key: QueueKey, before: Stretch, after: Stretch) -> bool:
+        """Whether the offsets between were given before the topic was deleted.
+
+        The note of a deletion is durable at once. A power cut may then take deleted messages that were never flushed,
+        and their offsets are not given again.
+        """
+        deleted = self.derived.deleted.get(key)
+        if deleted is None:
+            return False
+        return before.last_physical_offset < deleted.log_end and after.first <= deleted.next_offset
 
     # ------------------------------------------------------------------ the queue's side
 
