@@ -161,9 +161,9 @@ def _check_light(store: Store, served: Served) -> None:
     wanted: dict[Place, int] = {}
     for place, (_, physical) in served.items():
         message = store.message_at(physical)
-        told = {} if message is None else message.properties
-        names = told.get("INNER_MULTI_DISPATCH", "").split(",")
-        offsets = told.get("INNER_MULTI_QUEUE_OFFSET", "").split(",")
+        properties = {} if message is None else message.properties
+        names = properties.get("INNER_MULTI_DISPATCH", "").split(",")
+        offsets = properties.get("INNER_MULTI_QUEUE_OFFSET", "").split(",")
         for name, offset in zip(names, offsets, strict=True):
             if name:
                 if (name, 0, int(offset)) in wanted:

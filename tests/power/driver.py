@@ -49,7 +49,7 @@ def main() -> int:
     parser.add_argument("--times", type=int, default=1, help="each seed so many times")
     parser.add_argument("--keep", type=Path, help="leave in this folder what the last cut left, before any opening")
     arguments = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(2))  # devices are unmounted, whoever ends this
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(2))  # so that devices are unmounted
     failed = 0
     for seed in range(arguments.seed, arguments.seed + arguments.count):
         for _ in range(arguments.times):
@@ -66,8 +66,8 @@ def _run_one(kind: str, seed: int, keep: Path | None) -> int:
             def make_disk() -> Device:
                 return disks.enter_context(device(Path(tempfile.mkdtemp(dir=folder)), DISK_MIB))
 
-            told = run(kind, seed, make_disk, folder, keep)
-        _say(f"{kind} seed {seed}: kept; {told}; {time.monotonic() - began:.1f} s")
+            happened = run(kind, seed, make_disk, folder, keep)
+        _say(f"{kind} seed {seed}: kept; {happened}; {time.monotonic() - began:.1f} s")
     except Broken as failure:
         _say(f"{kind} seed {seed}: BROKEN {failure}")
         return 1
