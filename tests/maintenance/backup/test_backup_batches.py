@@ -120,3 +120,14 @@ def test_a_restore_to_before_all_batches_of_a_writer_knows_none_of_them(tmp_path
     restore(tmp_path / "backup", tmp_path / "restored", to_offset=first.end_offset)
     assert bodies(tmp_path / "restored") == [b"first"]
     assert not knows(tmp_path / "restored", "etl", 3)
+
+
+def test_a_restored_store_marks_a_part_that_was_left(tmp_path: Path) -> None:
+    with open_store(tmp_path / "store", SMALL) as store:
+        store.put(Message("orders", b"first")).check()
+        store._engine.batch_notes.leave()
+        end = store.max_physical_offset
+    backup(tmp_path / "store", tmp_path / "backup")
+    restore(tmp_path / "backup", tmp_path / "restored")
+    with open_store(tmp_path / "store", SMALL) as store, open_store(tmp_path / "restored", SMALL) as restored:
+        assert restored.max_physical_offset == store.max_physical_offset > end, "no empty batch follows the part"

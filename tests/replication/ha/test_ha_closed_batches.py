@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from tests.faults.stopping import PowerLost, StoppingMedium
 from tests.replication.ha_pair import SLAVE, running_master, running_slave, wait_until
 from tests.store.small_store import ASYNC, SMALL
 
@@ -151,6 +153,54 @@ def test_a_part_that_the_master_has_left_is_shown_once_another_batch_follows(mas
         assert not list(store.recovery)
 
 
+def half_a_batch_and_a_message_after_it(master: Store) -> FaultyMedium:
+    """A directory that RocketMQ has run after a crash inside a batch."""
+    medium = FaultyMedium()
+    note = ROOT / "flintlog" / "batches.json"
+    with open_store(ROOT, SLAVE, medium=medium) as slave:
+        copy_some(master, slave, record_ends(master)[:-4])
+    opened = medium.read(note)
+    medium.remove(note)
+    with open_store(ROOT, SMALL, medium=medium) as store:
+        store.put(Message("orders", b"acknowledged"))
+    medium.replace(note, opened)
+    return medium
+
+
+def check_a_slave_shows_it(medium: FaultyMedium, place: Path, why: str) -> None:
+    with open_store(ROOT, SMALL, medium=medium) as store, open_store(place, SLAVE) as copy:
+        store.put(Message("orders", b"next"))
+        copy_some(store, copy, [store.replication.raw_log.end])
+        assert {b"acknowledged", b"next"} <= set(bodies(copy)), why
+
+
+def test_a_part_is_marked_whenever_the_opening_that_leaves_it_is_killed(master: Store, tmp_path: Path) -> None:
+    found = half_a_batch_and_a_message_after_it(master)
+    for step in range(200):
+        dying, opened = StoppingMedium.over(found, step), None
+        with suppress(PowerLost):
+            opened = open_store(ROOT, SMALL, medium=dying)
+        left, dying.left = dying.kill(), 1000
+        if opened is not None:
+            opened.shutdown()
+        check_a_slave_shows_it(left, tmp_path / f"{step}", f"killed at step {step}")
+        if opened is not None:
+            break
+    assert opened is not None, "an opening that does not end"
+    assert step > 10
+
+
+def test_a_part_that_a_slave_has_left_is_marked_when_it_is_promoted(master: Store, tmp_path: Path) -> None:
+    medium = half_a_batch_and_a_message_after_it(master)
+    with open_store(ROOT, SLAVE, medium=medium) as slave:
+        assert [found.id for found in slave.recovery] == ["unclosed-batch"]
+    check_a_slave_shows_it(medium, tmp_path / "copy", "it is held back")
+    with open_store(ROOT, SMALL, medium=medium) as store:
+        end = store.max_physical_offset
+    with open_store(ROOT, SMALL, medium=medium) as store:
+        assert store.max_physical_offset == end, "it is marked once"
+
+
 def test_from_a_rocketmq_master_nothing_is_held_back(master: Store, tmp_path: Path) -> None:
     ends = record_ends(master)
     for number, follow_at in enumerate((1, len(ends) - 4)):
@@ -159,8 +209,14 @@ def test_from_a_rocketmq_master_nothing_is_held_back(master: Store, tmp_path: Pa
             slave.replication.raw_log.follow(has_batches=False)
             copy_some(master, slave, ends[follow_at:-3])
             assert bodies(slave) == body_list(batch("before", 2), batch("first"), batch("b", COUNT - 1))
-        with open_store(tmp_path / f"slave{number}", SMALL) as store:
+        with (
+            open_store(tmp_path / f"slave{number}", SMALL) as store,
+            open_store(tmp_path / f"copy{number}", SLAVE) as copy,
+        ):
             assert not list(store.recovery)
+            copy_some(store, copy, [store.replication.raw_log.end])
+            if number == 1:  # this slave had noted the batch before it learned that its master is RocketMQ
+                assert bodies(copy) == bodies(store), "the promoted slave's own slave holds the part back"
 
 
 @pytest.mark.parametrize("batch_id", [4, 3])

@@ -14,6 +14,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+from msgspec.structs import replace
+
 from flintlog.disk.media.medium import Medium
 from flintlog.errors import DamagedStore
 from flintlog.maintenance.backup.backup_files import BackupFile, Manifest, stored_path
@@ -39,7 +41,7 @@ def parse_table(data: bytes | None) -> BatchTable:
 
 def encode_table(table: BatchTable) -> bytes:
     """The note for a backup that ends where no batch is open."""
-    return encode_note(BatchTable(closed=table.closed, serial=table.serial))
+    return encode_note(replace(table, opened=None))
 
 
 class BackupBatches:

@@ -66,7 +66,7 @@ class ClosedBatches:
         engine.on_tick = self._settle_left
 
     def mark_left_part(self) -> None:
-        """If the opening left a part of a batch in the log, let an empty batch follow it.
+        """If this opening or an earlier one left a part of a batch in the log, let an empty batch follow it.
 
         A replica takes all that follows an opening marker for the batch, until another marker says that it was
         abandoned.

@@ -34,7 +34,7 @@ class CopiedBatches:
         """Whether the batches of the log that is copied are followed; if not, what was held back is shown."""
         self._has_batches = has_batches
         if not has_batches and self._engine.log.is_batch_open:
-            self._engine.batch_notes.forget()
+            self._engine.batch_notes.leave()
             self._engine.log.batch_range = None
             self._engine.flushing.after_append()
 
@@ -78,6 +78,6 @@ class CopiedBatches:
         if marker.is_remembered:
             engine.batch_notes.close_as(marker.writer_id, marker.batch_id)
         elif engine.batch_notes.opened is not None:
-            engine.batch_notes.forget()
+            engine.batch_notes.close()
         engine.log.batch_range = None
         engine.flushing.after_append()

@@ -2,7 +2,8 @@
 
     flintlog/batches.json       { "opened": the batch that is being appended, or null,
                                   "closed": { writer: its last closed batch },
-                                  "serial": how often the note was changed }
+                                  "serial": how often the note was changed,
+                                  "is_part_left": whether a part of a batch is in the log and no batch follows it }
 
     log    … │ opening marker │ message │ message │ … │ closing marker │
              ^ opened.start     markers: writer and batch id; records that no queue shows
@@ -90,6 +91,8 @@ class BatchTable(msgspec.Struct):
     closed: dict[str, Offset] = {}
     serial: Offset = 0
     """One more with each change: while it is unchanged, no batch was begun or closed."""
+    is_part_left: bool = False
+    """Whether an opening left a part of a batch in the log, and no closed batch follows it yet."""
 
 
 class BatchNotes:
@@ -100,12 +103,15 @@ class BatchNotes:
         self._notes = BatchTable()
         self.is_checked = True
         """Whether the note that was loaded has a checksum: only then a batch is cut because of it."""
-        self.is_part_left = False
-        """Whether this opening left a part of a batch in the log, which nothing marks as abandoned yet."""
 
     @property
     def opened(self) -> OpenedBatch | None:
         return self._notes.opened
+
+    @property
+    def is_part_left(self) -> bool:
+        """Whether a part of a batch is in the log that nothing marks as abandoned yet."""
+        return self._notes.is_part_left
 
     def load(self) -> None:
         advice = "move the file away; if a batch was being written, a part of it stays in the log"
@@ -118,7 +124,7 @@ class BatchNotes:
         return self._notes.closed.get(writer_id)
 
     def open(self, batch: OpenedBatch) -> None:
-        self._save(batch, self._notes.closed)
+        self._save(batch, self._notes.closed, is_part_left=self.is_part_left)
 
     def close(self) -> None:
         """The opened batch is in the log."""
@@ -126,7 +132,7 @@ class BatchNotes:
         if opened is not None and opened.is_remembered:
             self.close_as(opened.writer_id, opened.batch_id)
         else:
-            self.forget()
+            self._save(None, self._notes.closed, is_part_left=False)
 
     def close_as(self, writer_id: str, batch_id: int) -> None:
         """This batch is in the log, whether or not it was noted as opened."""
@@ -135,7 +141,7 @@ class BatchNotes:
         closed[writer_id] = batch_id
         while len(closed) > MAX_WRITERS:
             del closed[next(iter(closed))]
-        self._save(None, closed)
+        self._save(None, closed, is_part_left=False)
 
     def reopen(self, markers: Iterable[ClosingMarker]) -> None:
         """These batches are about to be cut off the log: their writers may write them again.
@@ -148,20 +154,19 @@ class BatchNotes:
                 closed[marker.writer_id] = marker.batch_id - 1
         closed = {writer: batch for writer, batch in closed.items() if batch >= 0}
         if closed != self._notes.closed:
-            self._save(self._notes.opened, closed)
+            self._save(self._notes.opened, closed, is_part_left=self.is_part_left)
 
     def forget(self) -> None:
         """The opened batch is not in the log, and leaves nothing there."""
-        self._save(None, self._notes.closed)
+        self._save(None, self._notes.closed, is_part_left=self.is_part_left)
 
     def leave(self) -> None:
         """A part of the opened batch stays in the log."""
-        self.forget()
-        self.is_part_left = True
+        self._save(None, self._notes.closed, is_part_left=True)
 
-    def _save(self, opened: OpenedBatch | None, closed: dict[str, Offset]) -> None:
+    def _save(self, opened: OpenedBatch | None, closed: dict[str, Offset], *, is_part_left: bool) -> None:
         """Change the note in memory after the file: an interrupted change is made again as a whole."""
-        notes = BatchTable(opened, closed, self._notes.serial + 1)
+        notes = BatchTable(opened, closed, self._notes.serial + 1, is_part_left)
         self._file.save(notes)
         self._notes = notes
 
