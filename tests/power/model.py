@@ -9,7 +9,7 @@
     closing, then closed                       the batch is whole; without `closed` it is whole or absent
     deleting, then deleted                     what the topic held does not come back
     open                                       what the opening found is durable
-    stopped                                    everything is durable
+    stopped                                    what this process put, and what it found, is durable
 
 A promise is *maybe* kept after a cut until it is durable. One that a check found on the disk stays, because the next
 opening makes it durable. A place (topic, queue, offset) that was given to a durable message is never given again.
@@ -180,8 +180,13 @@ class Model:
         self.given = {place: key for place, key in self.given.items() if key not in self.gone}
 
     def _take_stopped(self, *, is_late: bool) -> None:
-        if not is_late:
-            for promise in self._promises():
+        """What this life put is durable, and what it found. A kill may have taken the rest from the write buffers."""
+        if is_late:
+            return
+        for promise in self._pending:
+            promise.state = State.DURABLE
+        for promise in self._promises():
+            if promise.state is State.FOUND:
                 promise.state = State.DURABLE
 
     @staticmethod

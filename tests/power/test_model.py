@@ -10,7 +10,7 @@ import pytest
 
 from flintlog import Message, Receipt, Store, StoreConfig, open_store
 from tests.power.checks import check_cut
-from tests.power.model import Broken, Model
+from tests.power.model import Broken, Model, State
 from tests.power.plan import ORDERS, TEMPORARY, Plan, without_services
 from tests.power.worker import body_of
 
@@ -87,3 +87,16 @@ def test_a_deleted_topic_may_begin_at_0_again_only_once_retention_ran() -> None:
         model.take(again)
     model.take(["retaining"])
     model.take(again)
+
+
+def test_a_stop_promises_nothing_of_what_an_earlier_kill_took_from_the_write_buffers() -> None:
+    model = Model(has_pool=True)
+    model.take(["ack", False, [["buffered", ORDERS, 0, 0, 0]]])
+    model.killed()
+    model.take(["open", []])
+    model.take(["ack", False, [["later", ORDERS, 0, 1, 100]]])
+    model.take(["stopped"])
+    assert {key: promise.state for key, promise in model.messages.items()} == {
+        "buffered": State.MAYBE,
+        "later": State.DURABLE,
+    }
