@@ -26,7 +26,7 @@ def main(master: str, store: str, table: str) -> dict[str, object]:
         rebuilt = rebuild(spark, Path(store), config=config, split_bytes=SPLIT_BYTES)
         exported = export(spark, store, table, options=ExportOptions(batch_bytes=16 << 20, split_bytes=SPLIT_BYTES))
         return {
-            "serial_because": rebuilt.serial_because,
+            "serial": rebuilt.serial_queues,
             "findings": [finding.id for finding in verify(spark, store, config=config).findings],
             "rows": exported.rows,
         }

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from flintlog.derive.splits import Gap, Split
 from flintlog.format.queue_entry import QueueKey
+from flintlog.kernel import ScanStop
 
 
 class Reach(NamedTuple):
@@ -25,11 +27,6 @@ class Span(NamedTuple):
     in_step: bool = True
 
 
-def find_mismatch(splits: Sequence[Split], reaches: Sequence[Reach]) -> str | None:
-    """Why neighbouring splits do not fit together; None when every split ends where the next begins."""
-    return join_reaches(list(zip(splits, reaches, strict=True)), splits[0].start if splits else 0)[1]
-
-
 def join_reaches(read: Sequence[tuple[Split, Reach]], start: int) -> tuple[int, str | None]:
     """Where neighbouring splits end, read from a record at `start`; and why they do not fit together, or None.
 
@@ -44,6 +41,33 @@ def join_reaches(read: Sequence[tuple[Split, Reach]], start: int) -> tuple[int, 
         if expected < split.stop:
             return expected, f"the split at {split.start} ends at {expected}, and {split.stop} was expected"
     return expected, None
+
+
+def join_gaps(
+    splits: Sequence[Split], reaches: Sequence[Reach], gaps: Sequence[Sequence[Gap]]
+) -> tuple[list[Gap], list[int]]:
+    """The gaps of all splits, joined where they touch; and the numbers of the splits that do not fit the one before.
+
+    After a gap that reaches its split's end, the next split may begin with any record: the gap ends there.
+    """
+    joined: list[Gap] = []
+    misfits: list[int] = []
+    expected, is_open = splits[0].start if splits else 0, False
+    for number, (split, reach, found) in enumerate(zip(splits, reaches, gaps, strict=True)):
+        if split.start == split.file.base:
+            expected = max(expected, split.start)
+        first = min(max(expected, split.start), split.stop)
+        if reach.first < first or (reach.first > first and not is_open):
+            misfits.append(number)
+        passed = [Gap(first, reach.first, ScanStop.NO_RECORD)] if is_open and reach.first > first else []
+        for gap in [*passed, *found]:
+            if joined and joined[-1].stop == gap.start:
+                gap = replace(joined.pop(), stop=gap.stop)  # noqa: PLW2901 - the same gap, longer
+            joined.append(gap)
+        ends_in_gap = bool(found) and found[-1].stop >= split.stop
+        is_open = ends_in_gap or (is_open and reach.first >= split.stop)
+        expected = split.file.end if reach.has_blank else max(expected, reach.end)
+    return joined, misfits
 
 
 def find_log_end(splits: Sequence[Split], reaches: Sequence[Reach], gaps: Sequence[Sequence[Gap]]) -> int:

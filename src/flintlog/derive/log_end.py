@@ -10,7 +10,7 @@ from __future__ import annotations
 from flintlog import kernel
 from flintlog.derive.log_files import LogFile
 from flintlog.derive.splits import LOOK_BACK_BYTES, Split, Window, first_record
-from flintlog.format.record import parse_record
+from flintlog.derive.wholeness import is_whole
 from flintlog.kernel import ROW, ScanStop
 
 WALK_ROWS = 65_536
@@ -37,14 +37,6 @@ def records_end(view: memoryview, base: int, start: int, stop: int | None = None
     if last >= 0 and not is_whole(view, base, last):
         return base + last
     return base + place
-
-
-def is_whole(view: memoryview, base: int, place: int) -> bool:
-    """Whether a complete record lies here; one that is being written, or was cut off, is not complete."""
-    seen = kernel.scan(view, place, len(view), base, check_crc=True, max_count=1)
-    if not seen.count:
-        return False
-    return not parse_record(view, seen.row(0).physical_offset - base, seen.end).lacks_its_end
 
 
 def late_record(view: memoryview, base: int, start: int, stop: int) -> int:

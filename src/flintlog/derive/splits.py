@@ -19,6 +19,8 @@ from dataclasses import dataclass
 
 from flintlog import kernel
 from flintlog.derive.log_files import LogFile
+from flintlog.derive.wholeness import keeps_its_place
+from flintlog.format.ledger import size_at
 from flintlog.kernel import Crc, Scan, ScanStop
 
 LOOK_BACK_BYTES = 6 * 1024 * 1024
@@ -111,11 +113,15 @@ def _search(window: Window, place: int, stop: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Bytes [start, stop) of a split that hold no record, and why none begins at `start`."""
+    """Bytes [start, stop) of a split that hold no intact record, and why none begins at `start`.
+
+    `record` is the record there if its body alone is damaged; None otherwise, and unless that was asked for.
+    """
 
     start: int
     stop: int
     reason: ScanStop
+    record: Scan | None = None
 
 
 def scan_split(
@@ -125,13 +131,14 @@ def scan_split(
     check_crc: int = Crc.NONE,
     delay_levels_ms: Sequence[int] = (),
     start: int | None = None,
+    keep_damaged: bool = False,
 ) -> Iterator[Scan | Gap]:
     """The records that begin in a split, in pieces, and the gaps between them.
 
     Positions in a scan count from the window's base. A blank ends the split without a gap. `start` is where the first
-    record begins, if that is known.
+    record begins, if that is known. With `keep_damaged`, a record whose body alone is damaged is a gap of its own.
     """
-    base = window.base
+    view, base = window.view, window.base
     place = (first_record(window, split) if start is None else start) - base
     stop = split.stop - base
     while place < stop:
@@ -141,6 +148,11 @@ def scan_split(
             place = seen.end
         elif seen.reason is ScanStop.BLANK:
             return
+        elif keep_damaged and seen.reason is ScanStop.BAD_CRC and keeps_its_place(view, base, place):
+            following = place + size_at(view, place)
+            record = kernel.scan(view, place, following, base, delay_levels_ms=delay_levels_ms)
+            yield Gap(base + place, base + following, seen.reason, record)
+            place = following
         else:
             following = _search(window, place + 1, stop)
             yield Gap(base + place, base + following, seen.reason)

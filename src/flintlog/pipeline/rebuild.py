@@ -1,54 +1,42 @@
 """The job `rebuild`: consume queues and index of a store, from its log alone.
 
     driver   lock the store, find the log's end, plan splits
-    tasks    read a split: queue entries to their places, keys and the rest spilled          rebuild_scan.py
-    driver   do the splits meet? do queue offsets follow each other? else: serially          rebuild_serial.py
-    tasks    queues with extension or batches; index files                 rebuild_build.py, rebuild_index.py
-    driver   fill up the beginnings, look for holes, sync meanwhile; swap directories        store/recovery/swap.py
+    tasks    read splits, write queues and index files, sync them          building/rebuild_place.py
+    driver   swap directories                                              store/recovery/swap.py
 
 The bytes are those of the embedded dispatcher; only index files are named after their first key instead of the clock.
-Nothing of the store changes before the swap, and with `into` nothing at all.
+Damage costs only the records that it covers. Nothing of the store changes before the swap, and with `into` nothing at
+all.
 """
 
 from __future__ import annotations
 
 import time
-import uuid
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flintlog import kernel
-from flintlog.derive.chains import Span, find_log_end, find_mismatch, join_spans
-from flintlog.derive.index_plan import index_file_names, plan_index_files
-from flintlog.derive.splits import SPLIT_BYTES, Split
-from flintlog.disk.media.durable_names import sync_files
+from flintlog.derive.splits import SPLIT_BYTES
+from flintlog.disk.media.durable_names import sync_names
 from flintlog.disk.media.leftovers import remove_leftovers
 from flintlog.disk.media.local import LocalMedium
 from flintlog.disk.media.medium import LockFile, Medium
 from flintlog.disk.media.overlay import OverlayMedium
 from flintlog.disk.places import local_path
-from flintlog.errors import DamagedStore, InvalidConfig
+from flintlog.errors import InvalidConfig
 from flintlog.format.checkpoint import Checkpoint
 from flintlog.format.index_file import IndexLayout
-from flintlog.format.names import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT, INDEX, segment_name
-from flintlog.format.queue_entry import ENTRY_SIZE, PREFILL_ENTRY, QueueKey, encode_queue_entry
-from flintlog.kernel import KEY
+from flintlog.format.names import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT, INDEX
 from flintlog.maintenance.inspect.store_files import StoreFiles, look_at
-from flintlog.maintenance.repair.kept_codes import bring_times_back
 from flintlog.pipeline.building.given_offsets import note_given_offsets
-from flintlog.pipeline.building.rebuild_build import QueueTask, build_queue
-from flintlog.pipeline.building.rebuild_index import IndexTask, build_index_file, thread_count
-from flintlog.pipeline.building.rebuild_scan import BuildPlan, ScanTask, Spilled, SplitResult, index_layout, read_split
-from flintlog.pipeline.building.rebuild_serial import rebuild_serially
-from flintlog.pipeline.building.staging import sync_tree
+from flintlog.pipeline.building.rebuild_order import Built, Order
+from flintlog.pipeline.building.rebuild_place import place_files
+from flintlog.pipeline.building.rebuild_scan import index_layout
 from flintlog.pipeline.reading.known_topics import no_messages_of
 from flintlog.pipeline.reading.logs import Log, committed_end, find_logs
-from flintlog.pipeline.reading.partitions import plan as plan_log_splits
 from flintlog.pipeline.spark.new_directory import new_directory
-from flintlog.pipeline.spark.tasks import Item, Result, count_of, run_tasks
 from flintlog.store.components import load_queue_types, make_components
 from flintlog.store.dispatch.external.handshake import without_dispatcher
 from flintlog.store.log.checkpoint import CheckpointFile
@@ -63,8 +51,6 @@ if TYPE_CHECKING:
 
 DERIVED = (CONSUME_QUEUE_EXT, BATCH_CONSUME_QUEUE, CONSUME_QUEUE, INDEX)
 """In the order of their renames: a queue after its extension."""
-
-MIN_TASK_BYTES = 32 * 1024 * 1024
 
 
 @dataclass(slots=True)
@@ -81,37 +67,10 @@ class RebuildReport:
     index_file_count: int = 0
     key_count: int = 0
     seconds: float = 0.0
-    serial_because: str | None = None
-    """Why it was done record by record; None if it was not."""
+    serial_queues: list[str] = field(default_factory=list)
+    """The queues whose offsets do not follow each other: one task built each of them, entry by entry."""
 
     findings: list[str] = field(default_factory=list)
-
-
-@dataclass(frozen=True, slots=True)
-class _Readings:
-    """The results of the splits, up to the log's end."""
-
-    splits: list[Split]
-    results: list[SplitResult]
-    end: int
-
-    @classmethod
-    def of(cls, splits: list[Split], results: list[SplitResult], first: int) -> _Readings:
-        """Leave out everything after the last record: it is no damage."""
-        end = find_log_end(splits, [each.reach for each in results], [each.gaps for each in results]) or first
-        kept = [(split, result) for split, result in zip(splits, results, strict=True) if split.start < end]
-        return cls(
-            [replace(split, stop=min(split.stop, end)) for split, _ in kept],
-            [result.up_to(end) for _, result in kept],
-            end,
-        )
-
-    def problem(self) -> str | None:
-        """Why the results do not fit together or have gaps; None if they are fine."""
-        gap = next((gap for result in self.results for gap in result.gaps), None)
-        if gap is not None:
-            return f"the log is damaged at {gap.start} ({gap.reason.name})"
-        return find_mismatch(self.splits, [result.reach for result in self.results])
 
 
 def rebuild(
@@ -188,17 +147,17 @@ class _Rebuild:
 
     def _replace_derived(self) -> None:
         finish_swap(self._paths, self._medium)
-        sync_files(self._paths.commit_logs, self._medium)  # the new checkpoint states that the log is durable
+        sync_names(self._paths.commit_logs, self._medium)  # the new checkpoint states that the log is durable
         room = rebuild_room(self._paths)
         self._medium.remove_tree(room)
         try:
-            staged, checkpoint = self._build(room)
-            self._medium.rename(staged, room / "staged")
-            self._medium.sync_directory(room)
+            built, checkpoint = self._build(room, in_place=True)
         except BaseException:
             remove_leftovers(room, self._medium)  # nothing of it is used before the swap has begun
             raise
         note_given_offsets(self._paths, self._config, self._medium, self._report.log_end)
+        gaps = [note for queue in built.queues for note in queue.noted_gaps]
+        load_deleted(self._paths.deleted, self._medium).add(gaps)
         begin_swap(self._paths, self._medium, self._names(), self._report.log_end, checkpoint)
         finish_swap(self._paths, self._medium)
 
@@ -208,7 +167,8 @@ class _Rebuild:
             raise InvalidConfig("the target of a rebuild must be an empty directory", path=target)
         with new_directory(target):
             try:
-                staged, _ = self._build(target / "flintlog" / "rebuild")
+                staged = target / "flintlog" / "rebuild" / "staged"
+                self._build(staged.parent, in_place=False)
                 for info in self._medium.listing(staged):
                     self._medium.rename(staged / info.name, target / info.name)
                 self._medium.sync_directory(target)
@@ -237,37 +197,41 @@ class _Rebuild:
 
     # ------------------------------------------------------------------ building
 
-    def _build(self, room: Path) -> tuple[Path, Checkpoint]:
-        """Build and sync everything in a staged directory; returns it, and the checkpoint that fits it."""
+    def _build(self, room: Path, *, in_place: bool) -> tuple[Built, Checkpoint]:
+        """Build everything below `room / "staged"`, durably; returns also the checkpoint that fits it."""
         checkpoint = CheckpointFile(self._paths.checkpoint, self._medium)
         checkpoint.load()
         log, cut_at = self._find_log(checkpoint.values)
-        plan = self._new_pass(room)
-        limit = committed_end(log)
-        readings = self._read(log, self._stop(log, cut_at, limit), plan)
-        results, self._report.log_end = readings.results, readings.end
-        spans, problem = self._judge(readings)
-        if problem is None:
-            self._finish(plan, results, spans)
-        else:
-            plan = self._new_pass(room)
-            self._report.log_end = self._start_over(plan, problem, cut_at, limit)
-            sync_tree(self._medium, Path(plan.staged))
-        staged = Path(plan.staged)
-        old, new = self._root / CONSUME_QUEUE, staged / CONSUME_QUEUE
-        bring_times_back(old, new, self._doubtful_levels, self._medium)
-        self._check_topics(staged)
-        self._count(staged, results)
-        return staged, self._checkpoint_after(checkpoint.values, results, problem)
+        stop = self._stop(log, cut_at, committed_end(log))
+        built = place_files(self._order(log, stop, in_place), room)
+        self._check_topics(built)
+        self._note(built)
+        return built, self._checkpoint_after(checkpoint.values, built)
 
-    def _check_topics(self, staged: Path) -> None:
+    def _order(self, log: Log, stop: int, in_place: bool) -> Order:
+        return Order(
+            self._spark,
+            str(self._root),
+            self._config,
+            log,
+            stop,
+            topics=self._topics,
+            queue_types=load_queue_types(self._paths.topics, self._medium),
+            deleted=load_deleted(self._paths.deleted, self._medium).all(),
+            doubtful_levels=self._doubtful_levels,
+            split_bytes=self._split_bytes,
+            in_place=in_place,
+            progress=self._progress,
+        )
+
+    def _check_topics(self, built: Built) -> None:
         """Raise for a topic with neither messages nor queues: it is misspelt, unless it was deleted.
 
         A topic whose messages have all expired still has queues.
         """
         deleted = {queue.topic for queue in load_deleted(self._paths.deleted, self._medium).all()}
-        for topic in sorted(self._topics - deleted):
-            places = [root / folder / topic for root in (staged, self._root) for folder in DERIVED[:-1]]
+        for topic in sorted(self._topics - deleted - built.topics):
+            places = [self._root / folder / topic for folder in DERIVED[:-1]]
             if not any(self._medium.exists(place) for place in places):
                 raise no_messages_of([topic], [str(self._root)])
 
@@ -298,137 +262,27 @@ class _Rebuild:
                 return file.base + written
         return log.first
 
-    def _new_pass(self, room: Path) -> BuildPlan:
-        """Directories of this pass alone: abandoned attempts may still write into theirs."""
-        own = room / uuid.uuid4().hex
-        staged, spill = own / "staged", own / "spill"
-        self._medium.make_directories(staged)
-        self._medium.make_directories(spill)
-        types = load_queue_types(self._paths.topics, self._medium)
-        topics, deleted = self._topics or None, load_deleted(self._paths.deleted, self._medium)
-        return BuildPlan.of(self._config, types, staged=staged, spill=spill, topics=topics, deleted=deleted.all())
-
-    def _read(self, log: Log, stop: int, plan: BuildPlan) -> _Readings:
-        cores = self._spark.sparkContext.defaultParallelism
-        wished = max(1, min(2 * cores, (stop - log.first) // MIN_TASK_BYTES))
-        splits = plan_log_splits([(log, log.first, stop)], split_bytes=self._split_bytes, least_count=wished)
-        self._report.split_count = len(splits)
-        tasks = [ScanTask(plan, number, planned) for number, planned in enumerate(splits)]
-        results = self._run(read_split, tasks, "read", "split", self._progress)
-        return _Readings.of([planned.split for planned in splits], results, log.first)
-
-    def _run(
-        self,
-        function: Callable[[Item], Result],
-        items: Sequence[Item],
-        verb: str,
-        noun: str,
-        progress: Progress | None = None,
-    ) -> list[Result]:
-        doing = f"rebuild: {verb} {count_of(len(items), noun)} of {self._root}"
-        return run_tasks(self._spark, function, items, progress, doing=doing)
-
-    def _judge(self, readings: _Readings) -> tuple[dict[QueueKey, Span], str | None]:
-        """The queues, and why the parallel way cannot be taken, or None."""
-        spans, out_of_step = join_spans(result.spans for result in readings.results)
-        problem = readings.problem()
-        if problem is None and out_of_step:
-            names = ", ".join(f"{topic}/{queue_id}" for topic, queue_id in sorted(out_of_step)[:5])
-            problem = f"the offsets of {len(out_of_step)} queues do not follow each other ({names})"
-        return spans, problem
-
-    def _start_over(self, plan: BuildPlan, problem: str, cut_at: int | None, limit: int | None) -> int:
-        self._report.serial_because = problem
-        staged = Path(plan.staged)
-        end, findings = rebuild_serially(self._paths, self._config, plan, self._medium, cut_at, limit)
-        self._report.findings += findings
-        for folder in DERIVED if self._topics else ():
-            for info in self._medium.listing(staged / folder):
-                if info.name not in self._topics:
-                    self._medium.remove_tree(staged / folder / info.name)
-        if self._topics:
-            self._medium.remove_tree(staged / INDEX)
-        return end
-
-    def _finish(self, plan: BuildPlan, results: list[SplitResult], spans: dict[QueueKey, Span]) -> None:
-        """Finish the queues and build the index, durably; the queues are synced while tasks build the index."""
-        self._finish_queues(plan, results, spans)
-        staged = Path(plan.staged)
-        folders = [staged / info.name for info in self._medium.listing(staged)]
-        with ThreadPoolExecutor(1, "sync-queues") as beside:
-            queues = [beside.submit(sync_tree, self._medium, folder) for folder in folders]
-            self._build_index(plan, results)
-        for synced in queues:
-            synced.result()
-        for folder in (staged / INDEX, staged):  # the index files themselves were synced by their tasks
-            if self._medium.exists(folder):
-                self._medium.sync_directory(folder)
-
-    def _finish_queues(self, plan: BuildPlan, results: list[SplitResult], spans: dict[QueueKey, Span]) -> None:
-        for (topic, queue_id), span in spans.items():
-            self._finish_queue(Path(plan.staged) / CONSUME_QUEUE / topic / str(queue_id), plan, span)
-        pieces: dict[QueueKey, list[tuple[int, Spilled]]] = {}
-        for number, result in enumerate(results):
-            for key, place in result.dense.items():
-                pieces.setdefault(key, []).append((number, place))
-        tasks = [QueueTask(plan, key, tuple(found), str(self._root)) for key, found in pieces.items()]
-        for (topic, queue_id), _, out_of_step in self._run(build_queue, tasks, "build", "queue"):
-            if out_of_step:
-                self._report.findings.append(f"the offsets of {topic}/{queue_id} do not follow each other")
-
-    def _finish_queue(self, folder: Path, plan: BuildPlan, span: Span) -> None:
-        """Fill the beginning of a queue that starts in the middle of a file, and check that no entry is missing."""
-        size = plan.consume_queue_bytes
-        first, end = span.first * ENTRY_SIZE, span.next * ENTRY_SIZE
-        for base in range(first - first % size, end, size):
-            raw = self._medium.open(folder / segment_name(base), writable=True)
-            start, stop = max(0, first - base), min(size, end - base)
-            if start:
-                raw.buffer[:start] = encode_queue_entry(PREFILL_ENTRY) * (start // ENTRY_SIZE)
-            if kernel.count_entries(raw.buffer, 0, stop) != stop:
-                raise DamagedStore("an entry of a rebuilt queue is missing", path=raw.path, advice="run it again")
-            raw.close()
-
-    def _build_index(self, plan: BuildPlan, results: list[SplitResult]) -> None:
-        if plan.index is None:
-            return
-        planned = plan_index_files([result.key_count for result in results], plan.index)
-        names = index_file_names([self._key(plan, *each.ranges[0][:2])[0] for each in planned])
-        threads = thread_count(self._spark.sparkContext.defaultParallelism, len(planned))
-        tasks = []
-        for name, each in zip(names, planned, strict=True):
-            previous = None if each.previous is None else self._key(plan, *each.previous[:2])
-            tasks.append(IndexTask(plan, name, each.ranges, previous, threads))
-        counts = self._run(build_index_file, tasks, "build", "index file")
-        if sum(counts) != sum(result.key_count for result in results):
-            raise DamagedStore("keys of the rebuilt index are missing", path=plan.staged, advice="run it again")
-
-    def _key(self, plan: BuildPlan, split: int, number: int) -> tuple[int, int]:
-        """Store time and physical offset of one spilled key."""
-        view = self._medium.open(plan.keys_path(split)).buffer
-        physical_offset, store_timestamp, _ = KEY.unpack_from(view, number * KEY.size)
-        return store_timestamp, physical_offset
-
     # ------------------------------------------------------------------ the end
 
-    def _count(self, staged: Path, results: list[SplitResult]) -> None:
-        report, medium = self._report, self._medium
+    def _note(self, built: Built) -> None:
+        report, results = self._report, built.readings.results
+        report.log_end = built.readings.end
+        report.split_count = built.split_count
         report.record_count = sum(result.record_count for result in results)
-        report.entry_count = sum(result.entry_count for result in results)
         report.key_count = sum(result.key_count for result in results)
-        report.index_file_count = len(medium.listing(staged / INDEX))
-        report.queue_count = sum(
-            len(medium.listing(staged / folder / topic.name))
-            for folder in (CONSUME_QUEUE, BATCH_CONSUME_QUEUE)
-            for topic in medium.listing(staged / folder)
-        )
+        report.entry_count = built.entry_count
+        report.index_file_count = built.index_file_count
+        report.queue_count = len(built.keys)
+        report.serial_queues = [f"{topic}/{queue_id}" for topic, queue_id in sorted(built.serial)]
+        report.findings += built.findings()
 
-    def _checkpoint_after(self, before: Checkpoint, results: list[SplitResult], problem: str | None) -> Checkpoint:
+    def _checkpoint_after(self, before: Checkpoint, built: Built) -> Checkpoint:
         """The checkpoint: after a clean stop it is still right; otherwise one that covers everything just built."""
         if not self._medium.exists(self._paths.abort):
             return before
-        last = max(results, key=lambda result: result.last_physical_offset, default=None)
-        if problem is not None or self._topics or last is None or last.last_physical_offset < 0:
+        last = max(built.readings.results, key=lambda result: result.last_physical_offset, default=None)
+        is_whole = not built.readings.is_damaged and not built.serial and not self._topics
+        if not is_whole or last is None or last.last_physical_offset < 0:
             return replace(before, logics_physical_offset=0, logics_msg_timestamp=0, index_msg_timestamp=0)
         return replace(
             before,

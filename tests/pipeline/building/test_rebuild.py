@@ -16,9 +16,9 @@ from flintlog import Message, StoreConfig, open_store
 from flintlog.cli.main import run
 from flintlog.errors import DamagedStore, InvalidConfig, StoreInUse, WrongFileSize
 from flintlog.format.ledger import LedgerCheckpoint, encode_ledger_checkpoint, parse_ledger_checkpoint
-from flintlog.pipeline import rebuild as rebuild_job
+from flintlog.pipeline.building import rebuild_place
+from flintlog.pipeline.building.rebuild_place import _Placing
 from flintlog.pipeline.building.rebuild_scan import BuildPlan, ScanTask, read_split
-from flintlog.pipeline.building.rebuild_serial import rebuild_serially
 from flintlog.pipeline.reading.partitions import LogSplit
 from flintlog.pipeline.rebuild import rebuild
 
@@ -64,7 +64,7 @@ def test_a_golden_store_is_rebuilt_to_javas_bytes(
     folder = golden(name)
     store = folder / (part or "store")
     report = rebuild(spark, store, config=config_of(folder), into=tmp_path / "new", split_bytes=50_000)
-    assert report.serial_because is None
+    assert report.serial_queues == []
     assert report.split_count > 1
     assert_same(tmp_path / "new", store)
 
@@ -89,7 +89,7 @@ def test_the_store_of_a_ledgers_member_is_rebuilt_to_javas_bytes(
 ) -> None:
     folder = golden("ledger") / case
     report = rebuild(spark, folder / "store", config=golden_config(folder), into=tmp_path / "new", split_bytes=50_000)
-    assert report.serial_because is None
+    assert report.serial_queues == []
     assert_same(tmp_path / "new", folder / "store")
 
 
@@ -109,7 +109,7 @@ def test_what_a_ledger_has_not_committed_is_in_no_queue(
     report = rebuild(spark, copy, config=golden_config(folder), into=tmp_path / "new", split_bytes=50_000)
     last = told[half]
     assert report.log_end == last["physicalOffset"] + last["size"]
-    assert (report.serial_because is not None) == serially
+    assert bool(report.serial_queues) == serially
     entries = [
         int.from_bytes(data[place : place + 8], "big")
         for data in files(tmp_path / "new", "consumequeue").values()
@@ -235,7 +235,7 @@ def test_messages_of_a_deleted_topic_stay_deleted(spark: SparkSession, tmp_path:
         _set_queue_offset(root / "commitlog", kept.physical_offset, 1000)
     topics = {"one topic": ["made-again"], "a deleted topic": ["deleted"]}.get(way, [])
     report = rebuild(spark, root, config=config, topics=topics, split_bytes=20_000)
-    assert (report.serial_because is not None) == (way == "serial")
+    assert bool(report.serial_queues) == (way == "serial")
     assert not (root / "consumequeue" / "deleted").exists()
     with open_store(root, config, read_only=True) as opened:
         assert [queue for queue in opened.queues() if queue.topic == "made-again"] == [
@@ -266,7 +266,7 @@ def test_offsets_that_do_not_follow_each_other_are_rebuilt_by_javas_rule_and_rep
     log.write_bytes(data)
     expected = embedded(copy, tmp_path / "embedded", small_config())
     report = rebuild(spark, copy, config=small_config())
-    assert "orders/1" in str(report.serial_because)
+    assert report.serial_queues == ["orders/1"]
     assert_same(copy, expected)
 
 
@@ -279,19 +279,20 @@ def test_an_attempt_that_still_writes_while_all_is_done_again_changes_nothing(
     )
     expected = embedded(copy, tmp_path / "embedded", small_config())
     seen: list[ScanTask] = []
+    assemble = _Placing._assemble
 
-    def noted(plan: BuildPlan, number: int, planned: LogSplit) -> ScanTask:
-        seen.append(ScanTask(plan, number, planned))
+    def noted(plan: BuildPlan, number: int, planned: LogSplit, sync_log: bool) -> ScanTask:
+        seen.append(ScanTask(plan, number, planned, sync_log))
         return seen[-1]
 
-    def beside_a_late_attempt(*given: Any) -> tuple[int, list[str]]:  # noqa: ANN401 - handed on
-        result = rebuild_serially(*given)
+    def beside_late_attempts(placing: _Placing, *given: Any) -> Path:  # noqa: ANN401 - handed on
+        result = assemble(placing, *given)
         for task in seen:
             read_split(task)
         return result
 
-    monkeypatch.setattr(rebuild_job, "ScanTask", noted)
-    monkeypatch.setattr(rebuild_job, "rebuild_serially", beside_a_late_attempt)
+    monkeypatch.setattr(rebuild_place, "ScanTask", noted)
+    monkeypatch.setattr(_Placing, "_assemble", beside_late_attempts)
     rebuild(spark, copy, config=small_config())
     assert seen
     assert_same(copy, expected)

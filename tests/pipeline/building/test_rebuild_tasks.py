@@ -9,7 +9,7 @@ import pytest
 from tests.pipeline.build_plans import make_plan
 from tests.pipeline.conftest import COUNT
 
-from flintlog.derive.chains import Reach, Span, find_log_end, find_mismatch, join_spans
+from flintlog.derive.chains import Reach, Span, find_log_end, join_gaps, join_spans
 from flintlog.derive.log_files import LogFile
 from flintlog.derive.splits import Gap, Split
 from flintlog.disk.media.local import LocalMedium
@@ -18,7 +18,7 @@ from flintlog.format.index_file import IndexLayout
 from flintlog.kernel import ScanStop
 from flintlog.pipeline.building.rebuild_index import IndexTask, build_index_file
 from flintlog.pipeline.building.rebuild_scan import ScanTask, read_split
-from flintlog.pipeline.building.staging import sync_tree
+from flintlog.pipeline.building.staging import sync_all
 from flintlog.pipeline.reading.logs import find_end, find_logs
 from flintlog.pipeline.reading.partitions import plan as plan_splits
 from flintlog.pipeline.spark.tasks import Refusal, _Task
@@ -37,17 +37,18 @@ def files(root: Path) -> dict[str, bytes]:
     return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
 
 
-def test_every_file_and_every_name_of_a_tree_is_synced_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for place in ("top", "queues/a/0", "queues/a/1", "queues/b/0"):
-        path = tmp_path / place / "00000000000000000000"
-        path.parent.mkdir(parents=True)
-        path.write_bytes(b"entry")
+def test_files_and_then_their_names_up_to_the_top_are_synced_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    top = tmp_path / "staged"
+    files = [top / place / "00000000000000000000" for place in ("queues/a/0", "queues/a/1", "queues/b/0")]
     synced: list[Path] = []
     monkeypatch.setattr(LocalMedium, "sync", lambda _, path: synced.append(path))
     monkeypatch.setattr(LocalMedium, "sync_directory", lambda _, folder: synced.append(folder))
-    sync_tree(LocalMedium(), tmp_path)
-    assert sorted(synced) == sorted([tmp_path, *tmp_path.rglob("*")])
-    assert all(path.is_dir() for path in synced[4:])  # names after the files that they name
+    sync_all(LocalMedium(), files, (), top)
+    assert sorted(synced[:3]) == files  # names after the files that they name
+    folders = ["queues/a/0", "queues/a/1", "queues/a", "queues/b/0", "queues/b", "queues", "."]
+    assert sorted(synced[3:]) == sorted(top / folder for folder in folders)
 
 
 def test_attempts_at_the_same_splits_leave_the_same_bytes(store: Path, tmp_path: Path) -> None:
@@ -101,12 +102,20 @@ HALVES = [Split(FILE, 0, 50), Split(FILE, 50, 100)]
         ([Reach(0, 60, False), Reach(55, 100, False)], False),
         ([Reach(0, 100, False), Reach(100, 100, False)], True),
         ([Reach(0, 40, True), Reach(100, 100, False)], True),
-        ([Reach(0, 40, False), Reach(50, 100, False)], False),
         ([Reach(0, 40, True), Reach(70, 100, False)], False),
     ],
 )
 def test_splits_that_do_not_meet_are_found(reaches: list[Reach], is_fine: bool) -> None:
-    assert (find_mismatch(HALVES, reaches) is None) == is_fine
+    assert join_gaps(HALVES, reaches, [[], []]) == ([], [] if is_fine else [1])
+
+
+def test_a_gap_at_the_end_of_a_split_goes_on_to_the_next_record() -> None:
+    hole = Gap(10, 20, ScanStop.BAD_CRC)
+    tail, head = Gap(40, 50, ScanStop.NO_RECORD), Gap(70, 80, ScanStop.BAD_LENGTH)
+    reaches = [Reach(0, 50, False), Reach(70, 100, False)]
+    joined = Gap(40, 80, ScanStop.NO_RECORD)
+    assert join_gaps(HALVES, reaches, [[hole, tail], [head]]) == ([hole, joined], [])
+    assert join_gaps(HALVES, reaches, [[hole], [head]])[1] == [1]
 
 
 def test_the_log_ends_after_its_last_record() -> None:

@@ -74,7 +74,7 @@ def test_several_gib_are_derived_to_the_bytes_that_the_store_wrote(spark: SparkS
     store, made, table = tmp_path / "store", tmp_path / "made", tmp_path / "table"
     count = fill_large(store, LOG_BYTES)
     report = rebuild(spark, store, config=CONFIG, into=made)
-    assert report.serial_because is None
+    assert report.serial_queues == []
     assert digests(made, "consumequeue") == digests(store, "consumequeue")
     indexes = [list(digests(root, "index").values()) for root in (made, store)]
     assert len(indexes[0]) > 1

@@ -119,7 +119,7 @@ def test_what_is_lost_in_the_middle_is_done_again(
         for is_so in (driver.is_rebuilding, driver.is_exporting):
             driver.wait_until(is_so)
             kill_one(find)
-    assert driver.result() == {"serial_because": None, "findings": [], "rows": len(filled[2])}
+    assert driver.result() == {"serial": [], "findings": [], "rows": len(filled[2])}
     check(filled, driver)
 
 

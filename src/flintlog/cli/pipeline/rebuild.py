@@ -49,5 +49,6 @@ def rebuild(
     with session(master, conf) as spark, progress_bar("reading the log") as progress:
         report = run(spark, store, config=config, topics=topics, into=into, progress=progress)
     output.record(asdict(report))
-    if report.serial_because is not None:
-        output.note(f"It was done serially: {report.serial_because}.")
+    if report.serial_queues:
+        names = ", ".join(report.serial_queues[:5])
+        output.note(f"The offsets of {len(report.serial_queues)} queues do not follow each other: {names}.")

@@ -85,7 +85,8 @@ def build_index_file(task: IndexTask) -> int:
     pieces = list(_cut(_spilled(task, medium), header.begin_timestamp))
     fill_index_file(raw, layout, header, pieces, min(task.thread_count, os.cpu_count() or 1))
     raw.close()
-    give_name(medium, working, Path(task.plan.staged) / INDEX / task.name)
+    staged = Path(task.plan.staged)
+    give_name(medium, working, staged / INDEX / task.name, staged)
     return sum(keys.stop - keys.start for keys in task.ranges)
 
 

@@ -32,8 +32,12 @@ from flintlog.pipeline.reading.partitions import LogSplit, load_window
 from flintlog.store.options.store_config import StoreConfig
 from flintlog.store.queues.deleted_queues import DeletedQueue
 
-DENSE: Final = struct.Struct("<qiqqqi")
-"""A spilled entry: physical offset, size, tags code, queue offset, store timestamp, how many messages."""
+DENSE: Final = struct.Struct("<qiqqqiB")
+"""A spilled entry: physical offset, size, tags code, queue offset, store timestamp, how many messages, marks."""
+IS_OWN: Final = 1
+"""Mark of an entry in the queue of the message's own topic; a record may have entries in light queues too."""
+IS_INTACT: Final = 2
+"""Mark of an entry whose record matches its body's CRC."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +55,8 @@ class BuildPlan:
     index: IndexLayout | None
     topics: frozenset[str] | None = None
     deleted: Mapping[QueueKey, DeletedQueue] = field(default_factory=dict)
+    serial: frozenset[QueueKey] | None = None
+    """If given, only the entries of these queues are wanted, and all are spilled: their offsets do not follow."""
 
     @classmethod
     def of(
@@ -83,9 +89,11 @@ class BuildPlan:
 
     def is_dense(self, topic: str) -> bool:
         """Whether an entry's place depends on all entries before it."""
-        return self.extension_bytes is not None or self.is_batch(topic)
+        return self.serial is not None or self.extension_bytes is not None or self.is_batch(topic)
 
-    def is_wanted(self, topic: str) -> bool:
+    def is_wanted(self, topic: str, queue_id: int) -> bool:
+        if self.serial is not None:
+            return (topic, queue_id) in self.serial
         return self.topics is None or topic in self.topics
 
     def is_deleted(self, topic: str, queue_id: int, physical_offset: int) -> bool:
@@ -120,6 +128,9 @@ class SplitResult:
 
     reach: Reach
     gaps: tuple[Gap, ...]
+    damaged_bodies: tuple[int, ...]
+    """Where records begin whose body alone is damaged; they have their entries."""
+
     record_count: int
     entry_count: int
     key_count: int
@@ -141,11 +152,17 @@ class ScanTask:
     plan: BuildPlan
     number: int
     planned: LogSplit
+    sync_log: bool = False
+    """Whether the log is made durable too: the checkpoint of a store that is rebuilt in place states that it is."""
 
 
 def read_split(task: ScanTask) -> SplitResult:
     """The task."""
-    return _SplitReader(task.plan, task.number, LocalMedium()).read(load_window(task.planned), task.planned.split)
+    medium, split = LocalMedium(), task.planned.split
+    if task.sync_log and split.start == split.file.base:
+        medium.sync(Path(task.planned.uri) / split.file.name)
+    reader = _SplitReader(task.plan, task.number, medium)
+    return reader.read(load_window(task.planned), task.planned.split)
 
 
 def derive_split(
@@ -168,6 +185,7 @@ class _Tally:
     last_store_timestamp: int = 0
     keys: list[memoryview] = field(default_factory=list)
     gaps: list[Gap] = field(default_factory=list)
+    damaged_bodies: list[int] = field(default_factory=list)
 
 
 class _SplitReader:
@@ -186,9 +204,11 @@ class _SplitReader:
         self._fast_dispatch.index_enabled = False
         self._fast_dispatch.all_slow = plan.extension_bytes is not None
         self._passed = QueueEnd(None, SKIP)
+        self._marks = IS_INTACT
 
     def read(self, window: Window, split: Split) -> SplitResult:
-        return self._result(self._scan(window, split, first_record(window, split)), self._spill())
+        reach = self._scan(window, split, first_record(window, split), keep_damaged=True)
+        return self._result(reach, self._spill())
 
     def derive(self, window: Window, split: Split, start: int | None) -> tuple[SplitResult, bytes]:
         reach = self._scan(window, split, first_record(window, split) if start is None else start)
@@ -197,18 +217,31 @@ class _SplitReader:
         dense = {key: Spilled(0, len(entries) // DENSE.size) for key, entries in self._dense.items()}
         return self._result(reach, dense), b"".join(self._tally.keys)
 
-    def _scan(self, window: Window, split: Split, first: int) -> Reach:
+    def _scan(self, window: Window, split: Split, first: int, *, keep_damaged: bool = False) -> Reach:
         end = first
-        pieces = scan_split(window, split, check_crc=True, delay_levels_ms=self._plan.delay_levels_ms, start=first)
+        levels = self._plan.delay_levels_ms
+        pieces = scan_split(
+            window, split, check_crc=True, delay_levels_ms=levels, start=first, keep_damaged=keep_damaged
+        )
         for piece in pieces:
-            if isinstance(piece, Gap):
-                self._tally.gaps.append(piece)
-                end = piece.stop
-            else:
-                self._check()
+            self._check()
+            if not isinstance(piece, Gap):
                 self._add(window, piece)
                 end = window.base + piece.end
+                continue
+            if piece.record is None:
+                self._tally.gaps.append(piece)
+            else:
+                self._add_damaged(window, piece.start, piece.record)
+            end = piece.stop
         return Reach(first, end, end < split.stop)
+
+    def _add_damaged(self, window: Window, start: int, record: Scan) -> None:
+        """Add a record whose body alone is damaged."""
+        self._tally.damaged_bodies.append(start)
+        self._marks = 0
+        self._add(window, record)
+        self._marks = IS_INTACT
 
     def _add(self, window: Window, scan: Scan) -> None:
         tally = self._tally
@@ -233,10 +266,12 @@ class _SplitReader:
         place = row.physical_offset - window.base
         record = bytes(window.view[place : place + row.size])
         plan = self._plan
-        for own in places_of(topic, queue_id, row, record, is_batch=plan.is_batch, lmq=plan.lmq):
-            if plan.is_wanted(own.topic) and not plan.is_deleted(own.topic, own.queue_id, row.physical_offset):
-                self._put(row, own)
-        if not plan.is_wanted(topic):
+        places = places_of(topic, queue_id, row, record, is_batch=plan.is_batch, lmq=plan.lmq)
+        for number, each in enumerate(places):
+            key = each.topic, each.queue_id
+            if plan.is_wanted(*key) and not plan.is_deleted(*key, row.physical_offset):
+                self._put(row, each, self._marks if number else self._marks | IS_OWN)
+        if not plan.is_wanted(topic, queue_id):
             self._fast_dispatch.set_queue(topic, queue_id, self._passed)
         elif plan.is_deleted(topic, queue_id, row.physical_offset):
             # Fast dispatch then skips the other deleted records, and stops at the first one put after the deletion.
@@ -244,11 +279,11 @@ class _SplitReader:
         elif (queue := self._queues.get((topic, queue_id))) is not None:
             self._fast_dispatch.set_queue(topic, queue_id, queue.end)
 
-    def _put(self, row: Row, place: Place) -> None:
+    def _put(self, row: Row, place: Place, marks: int) -> None:
         key = place.topic, place.queue_id
         if self._plan.is_dense(place.topic):
             entry = (row.physical_offset, row.size, row.tags_code, place.queue_offset, row.store_timestamp)
-            self._dense.setdefault(key, bytearray()).extend(DENSE.pack(*entry, place.batch_count))
+            self._dense.setdefault(key, bytearray()).extend(DENSE.pack(*entry, place.batch_count, marks))
             return
         queue = self._queues.get(key)
         if queue is None:
@@ -286,6 +321,7 @@ class _SplitReader:
         return SplitResult(
             reach,
             tuple(tally.gaps),
+            tuple(tally.damaged_bodies),
             tally.record_count,
             entries,
             tally.key_count,

@@ -7,6 +7,7 @@ undone. This holds on one machine, and wherever all processes share the pages of
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
@@ -38,12 +39,16 @@ def open_or_create(medium: Medium, path: Path, size: int) -> RawFile:
     return raw
 
 
-def give_name(medium: Medium, working: Path, target: Path) -> None:
-    """Rename the result. If another attempt was faster, its result, which is the same, stays."""
+def give_name(medium: Medium, working: Path, target: Path, top: Path) -> None:
+    """Rename the result; the names from `top` on are durable then.
+
+    If another attempt was faster, its result, which is the same, stays.
+    """
     medium.make_directories(target.parent)
     if not medium.exists(target):
         try:
             medium.rename(working, target)
+            sync_all(medium, [], [target], top)
             return
         except DiskError:
             if not medium.exists(target):
@@ -55,24 +60,14 @@ def give_name(medium: Medium, working: Path, target: Path) -> None:
         medium.remove(working)
 
 
-def sync_tree(medium: Medium, folder: Path) -> None:
-    """Make every file below a folder durable, and the names of all; many at a time, as `OpenFiles.sync`."""
-
-    folders, files = _tree(medium, folder)
+def sync_all(medium: Medium, files: Sequence[Path], names: Sequence[Path], top: Path) -> None:
+    """Make files durable, then their names and others from `top` on; many at a time, as `OpenFiles.sync`."""
+    above = {parent for path in (*files, *names) for parent in path.parents if parent.is_relative_to(top)}
     with ThreadPoolExecutor(SYNCS_AT_ONCE, "sync-files") as pool:
         for _ in pool.map(medium.sync, files):
             pass
-        for _ in pool.map(medium.sync_directory, folders):
+        for _ in pool.map(medium.sync_directory, above):
             pass
-
-
-def _tree(medium: Medium, top: Path) -> tuple[list[Path], list[Path]]:
-    """The folders from `top` on, and the files in them."""
-    folders, files = [top], list[Path]()
-    for folder in folders:  # grows meanwhile
-        for info in medium.listing(folder):
-            (folders if info.is_directory else files).append(folder / info.name)
-    return folders, files
 
 
 class OpenFiles:

@@ -32,7 +32,7 @@ from flintlog.store.dispatch.arrival_wait import ArrivalWait
 from flintlog.store.dispatch.arrivals import Arrivals, Listener
 from flintlog.store.dispatch.dispatch_thread import DispatchThread
 from flintlog.store.dispatch.entry_writer import EntryWriter
-from flintlog.store.dispatch.gap_filling import GapFiller
+from flintlog.store.dispatch.gap_filling import GapFiller, LogAhead
 from flintlog.store.index.index_service import IndexService
 from flintlog.store.log.damage import DamageMap
 from flintlog.store.log.log import Log
@@ -85,7 +85,9 @@ class Dispatcher:
         self._is_counting = False
         self._segment: Segment | None = None
         self._view = memoryview(b"")
-        gaps = GapFiller(commit_log.segments, damage, queues, lambda: self.fast_dispatch.lmq)
+        segments = commit_log.segments
+        ahead = LogAhead(segments, queues, lambda: self.fast_dispatch.lmq)
+        gaps = GapFiller(damage, queues, ahead, segments.segment_size)
         self.entries = EntryWriter(queues, gaps, fast_dispatch, self._arrivals, delay_levels_ms)
         self.fast_dispatch = fast_dispatch
         self.fast_dispatch.all_slow = extension

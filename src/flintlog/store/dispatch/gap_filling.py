@@ -24,7 +24,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Final
+from typing import Final, Protocol
 
 from flintlog import kernel
 from flintlog.derive.entries import Place, places_of
@@ -44,19 +44,27 @@ log = logging.getLogger(__name__)
 
 CHUNK_BYTES: Final = 4 * 1024 * 1024
 MAX_CHUNKS: Final = 16
+AHEAD_BYTES: Final = MAX_CHUNKS * CHUNK_BYTES
 """How far ahead the log is searched for other records of a queue."""
 MAX_FILLERS: Final = 1 << 20
 """A wider gap gets no entries: these would fill 20 MiB."""
 
 
+class Ahead(Protocol):
+    """The records after one that is dispatched."""
+
+    def offsets(self, key: QueueKey, physical_offset: int) -> Iterator[int]:
+        """The offsets that the intact records of a queue name after a place of the log, as far as it was searched."""
+
+
 class GapFiller:
     """Fills queues so that an entry gets the place that its record names. Used by the dispatching thread."""
 
-    def __init__(self, segments: SegmentQueue, damage: DamageMap, queues: QueueTable, lmq: Callable[[], bool]) -> None:
-        self._segments = segments
+    def __init__(self, damage: DamageMap, queues: QueueTable, ahead: Ahead, log_file_bytes: int) -> None:
         self._damage = damage
         self._queues = queues
-        self._ahead = _Ahead(segments, lambda topic: queues.type_of(topic) is QueueType.BATCH, lmq)
+        self._ahead = ahead
+        self._log_file_bytes = log_file_bytes
 
     def make_way(self, queue: ConsumeQueue | None, row: Row, place: Place) -> bool:
         """Fill the queue up to the place of a record; whether the entry may be put there.
@@ -102,7 +110,7 @@ class GapFiller:
         start = queue.max_physical_offset
         lost = self._damage.between(start, row.physical_offset)
         if lost is not None and count <= self._room(queue, row):
-            at, size = _place_filler(lost, self._segments.segment_size)
+            at, size = _place_filler(lost, self._log_file_bytes)
             entry = encode_queue_entry(QueueEntry(at, size, 0))
         else:
             entry = queue.last_entry
@@ -129,12 +137,12 @@ class _Chunk:
     found: dict[QueueKey, list[tuple[int, int]]] = field(default_factory=dict)
 
 
-class _Ahead:
+class LogAhead:
     """The queue offsets that later records of the log name. Each part of the log is read once."""
 
-    def __init__(self, segments: SegmentQueue, is_batch: Callable[[str], bool], lmq: Callable[[], bool]) -> None:
+    def __init__(self, segments: SegmentQueue, queues: QueueTable, lmq: Callable[[], bool]) -> None:
         self._segments = segments
-        self._is_batch = is_batch
+        self._queues = queues
         self._lmq = lmq
         self._chunks: deque[_Chunk] = deque()
 
@@ -183,6 +191,9 @@ class _Ahead:
                 start = found
                 chunk.end = max(chunk.end, segment.base + start)
         return chunk
+
+    def _is_batch(self, topic: str) -> bool:
+        return self._queues.type_of(topic) is QueueType.BATCH
 
     def _take(self, chunk: _Chunk, view: memoryview, base: int, row: Row, queues: list[QueueKey]) -> None:
         topic, queue_id = queues[row.queue]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from flintlog import kernel
-from flintlog.derive.log_end import is_whole
+from flintlog.derive.wholeness import is_whole
 from flintlog.disk.segments.segment import Segment
 from flintlog.errors import StoreClosed
 

@@ -21,14 +21,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from itertools import pairwise
 
 from flintlog import kernel
 from flintlog.checks.range_check import REASONS
 from flintlog.derive.file_home import find_home
-from flintlog.derive.log_end import is_whole
 from flintlog.derive.parallel_scan import Batch, scan_in_order
 from flintlog.derive.ranges import cut_batches
+from flintlog.derive.wholeness import begins_something, has_arrived, keeps_its_place
 from flintlog.disk.segments.segment import Segment
 from flintlog.disk.segments.segment_queue import SegmentQueue
 from flintlog.format.ledger import blank_at, size_at
@@ -45,7 +44,6 @@ from flintlog.store.runtime.jobs import Progress
 log = logging.getLogger(__name__)
 
 SCAN_BYTES = 16 * 1024 * 1024
-_SECTOR_BYTES = 512
 _HEAD_BYTES = 8
 """The size and the magic of a record."""
 _LACKS_ITS_END = "a record lacks its end"
@@ -220,17 +218,13 @@ class LogRecovery:
 
     def _continues_after(self, segment: Segment, view: memoryview, place: int) -> bool:
         """Whether a record with a wrong CRC and right lengths is followed by a record, a blank or a clean end."""
-        following = place + size_at(view, place)
         if segment.base + place == self._cut_at:
             return False
-        if following <= segment.size and is_whole(view[: segment.size], segment.base, following):
-            return True
-        if blank_at(view[: segment.size], following) is not None:
-            return True
-        if any(view[following : following + 8]):
+        whole, following = view[: segment.size], place + size_at(view, place)
+        if self._clean_end is None or begins_something(whole, segment.base, following):
+            return keeps_its_place(whole, segment.base, place)
+        if any(view[following : following + _HEAD_BYTES]):
             return False
-        if self._clean_end is None:
-            return _have_all_arrived(view, place, following)
         return self._known_end is None or segment.base + following <= self._known_end
 
     def _read_damaged_body(self, segment: Segment, view: memoryview, place: int) -> tuple[int, None]:
@@ -311,7 +305,7 @@ class LogRecovery:
             ends = (
                 end
                 for end in self._queue_ends
-                if position < end <= segment.end and _have_all_arrived(view, place, end - segment.base)
+                if position < end <= segment.end and has_arrived(view, place, end - segment.base)
             )
             return max(ends, default=None)
 
@@ -396,17 +390,11 @@ def record_size(view: memoryview, place: int, stop: int, base: int) -> int:
     return seen.end - place if seen.count else 0
 
 
-def _have_all_arrived(view: memoryview, start: int, stop: int) -> bool:
-    """Whether every sector of a range was written: none of them holds only zeros there."""
-    cuts = [start, *range(start - start % _SECTOR_BYTES + _SECTOR_BYTES, stop, _SECTOR_BYTES), stop]
-    return all(any(view[begin:end]) for begin, end in pairwise(cuts))
-
-
 def _begins_something(segment: Segment, position: int) -> bool:
     """Whether an intact record or a blank begins here now."""
     place = position - segment.base
     with held(segment) as view:
-        return is_whole(view, segment.base, place) or blank_at(view, place) is not None
+        return begins_something(view, segment.base, place)
 
 
 def _describe(reason: Reason) -> str:
