@@ -137,6 +137,7 @@ class Dispatcher:
         """Delete the queues of a topic. A record that is dispatched later begins a new one."""
 
         def remove() -> None:
+            self._log.sync()
             for queue_id in self._queues.queue_ids(topic):
                 self.fast_dispatch.set_queue(topic, queue_id, None)
             self._queues.remove_topic(topic, self.position)

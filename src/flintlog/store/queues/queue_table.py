@@ -292,16 +292,17 @@ class QueueTable:
         if topic.startswith(LMQ_PREFIX):
             to_the_end(lambda: self._forget(queue))
         else:
-            gone = DeletedQueue(topic, queue_id, self._next_of(queue), FOR_EVER)
+            gone = DeletedQueue(topic, queue_id, queue.max_offset, FOR_EVER)
             to_the_end(lambda: self._remove([queue], [gone]))
 
     def remove_topic(self, topic: str, dispatched: int) -> None:
         """Delete all queues of a topic, and its directories. If it is made again, its offsets go on.
 
-        Every record of the log below `dispatched` has its entry.
+        Every record of the log below `dispatched` has its entry, and is durable: the note must not name an offset whose
+        record a power cut may take, because the log would have a gap for good. Later records begin the new queue.
         """
         queues = [queue for queue in self.all() if queue.topic == topic]
-        gone = [DeletedQueue(topic, queue.queue_id, self._next_of(queue), dispatched) for queue in queues]
+        gone = [DeletedQueue(topic, queue.queue_id, queue.max_offset, dispatched) for queue in queues]
 
         def remove() -> None:
             self._remove(queues, gone)
@@ -352,10 +353,6 @@ class QueueTable:
         self.deleted.add(gone)
         for queue in queues:
             self.drop(queue)
-
-    def _next_of(self, queue: LogicalQueue) -> int:
-        """The next offset of a queue; without a put since the opening, its end."""
-        return max(self.offsets.given(queue.topic, queue.queue_id), queue.max_offset)
 
     def shut_down(self) -> None:
         """Unmap every file; the caller has flushed them."""

@@ -82,5 +82,6 @@ def _remove_expired(engine: Engine, topic: str, queue_id: int, minimum: int) -> 
 
 
 def _remove_topic(engine: Engine, topic: str) -> None:
+    engine.log.sync()
     with engine.log.lock():
         engine.parts.queues.remove_topic(topic, engine.dispatcher.position)
