@@ -33,7 +33,7 @@ from flintlog.pipeline.reading.logs import Log, as_paths, find_end, find_logs, i
 from flintlog.pipeline.reading.partitions import LogSplit, plan
 from flintlog.pipeline.reading.rows import BODY
 from flintlog.pipeline.spark.failures import plain_errors
-from flintlog.pipeline.spark.tasks import count_of, run_on_rows
+from flintlog.pipeline.spark.tasks import count_of, parallelism, run_on_rows
 from flintlog.pipeline.sql import load_messages
 from flintlog.store.runtime.jobs import Progress
 
@@ -111,7 +111,7 @@ def compact(
     target = _make_target(form, root, options, with_broker=is_glob(paths))
     ends = {log.broker: find_end(log) for log in logs}
     total = sum(ends[log.broker] - log.first for log in logs)
-    range_bytes = _range_bytes(total, options.split_bytes, spark.sparkContext.defaultParallelism)
+    range_bytes = _range_bytes(total, options.split_bytes, parallelism(spark))
     splits = _plan_ranges(logs, ends, range_bytes)
     task = RangeTask(target.part, splits, options.drop_tombstones)
     with plain_errors("the compaction"):

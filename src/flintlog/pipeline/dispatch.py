@@ -26,7 +26,7 @@ from flintlog.pipeline.building.dispatch_core import MAX_BATCH_BYTES, DispatchCo
 from flintlog.pipeline.building.dispatch_tasks import Derived, DispatchPlan
 from flintlog.pipeline.building.rebuild_scan import BuildPlan
 from flintlog.pipeline.spark.failures import plain_errors, to_plain
-from flintlog.pipeline.spark.tasks import Refusal, attempt_name
+from flintlog.pipeline.spark.tasks import Refusal, attempt_name, parallelism
 from flintlog.store.components import load_queue_types
 from flintlog.store.dispatch.external.dispatch_claim import is_wanted, load_owner
 from flintlog.store.options.store_config import StoreConfig
@@ -181,7 +181,7 @@ class _Dispatch:
         deleted = load_deleted(self._paths.deleted, self._medium).all()
         root, spill = self._paths.root, self._paths.dispatch
         build = BuildPlan.of(self._config, types, staged=root, spill=spill, deleted=deleted)
-        cores = self._spark.sparkContext.defaultParallelism
+        cores = parallelism(self._spark)
         plan = DispatchPlan(self._paths, build, core.claim)
         asked = Asked(plan, core.progress.epoch, core.progress.end, self.max_bytes, cores)
         with plain_errors("dispatch"):

@@ -32,7 +32,7 @@ from flintlog.pipeline.reading.positions import next_record, stands
 from flintlog.pipeline.reading.split_partition import check_start
 from flintlog.pipeline.spark.failures import plain_errors
 from flintlog.pipeline.spark.new_directory import new_directory
-from flintlog.pipeline.spark.tasks import count_of, run_tasks
+from flintlog.pipeline.spark.tasks import count_of, parallelism, run_tasks
 from flintlog.pipeline.tables.parquet_table import TableSpec
 from flintlog.pipeline.tables.table import Table, make_table
 from flintlog.pipeline.tables.table_write import ExportTask, WrittenFile
@@ -242,7 +242,7 @@ class _Export:
 
     def _run_batch(self, ranges: list[tuple[Log, int, int]], done: int, total: int) -> None:
         size = sum(stop - start for _, start, stop in ranges)
-        least = min(self._spark.sparkContext.defaultParallelism * 2, -(-size // MIN_TASK_BYTES))
+        least = min(parallelism(self._spark) * 2, -(-size // MIN_TASK_BYTES))
         splits = plan(ranges, split_bytes=self._options.split_bytes, least_count=max(1, least))
 
         def report_progress(tasks: int, of: int) -> None:

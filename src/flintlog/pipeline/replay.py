@@ -194,7 +194,7 @@ def _changed(frame: DataFrame, options: ReplayOptions, *, are_bodies_plain: bool
         changed["born_timestamp"] = f.col("born_timestamp") + options.shift_ms
     if are_bodies_plain and "sys_flag" in frame.columns:
         changed["sys_flag"] = f.col("sys_flag").bitwiseAND(f.lit(~(COMPRESSED | COMPRESSION_MASK)))
-    frame = _only_messages(frame.withColumns(changed))
+    frame = _only_messages(frame.withColumns(changed) if changed else frame)
     return frame if options.queues is None else _spread(frame, options.queues)
 
 

@@ -1,7 +1,8 @@
 """A Spark session with nothing to set up.
 
 Jobs work in any session, and a session that runs (a notebook's, a vendor's) is used unchanged. One that we start keeps
-what somebody set before: `spark-submit` with its options, `spark-defaults.conf`, PYSPARK_SUBMIT_ARGS. Where nobody has
+what somebody set before: `spark-submit` with its options, `spark-defaults.conf`, PYSPARK_SUBMIT_ARGS. Where a server of
+Spark Connect is named (`spark.remote`, SPARK_REMOTE), it is one of that server, and we set nothing. Where nobody has
 set anything, it runs on all cores of this machine, without a UI, uses this Python for its workers, keeps Java's frames
 out of error messages, starts tasks faster (`daemon.py`), and takes rows from Python with fewer checks.
 """
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 LOCAL_MASTER = "local[*]"
 MASTER = "spark.master"
+REMOTE = "spark.remote"
 _LOOPBACK = "127.0.0.1"
 _MASTERS = re.compile(r"local(\[(\d+|\*)(\s*,\s*\d+)?\])?|local-cluster\[.+\]|spark://.+|k8s://.+|yarn")
 
@@ -49,7 +51,16 @@ than their Python daemon starts."""
 def is_running() -> bool:
     """Whether this process has a session already."""
     pyspark = sys.modules.get("pyspark")
-    return pyspark is not None and pyspark.SparkContext._active_spark_context is not None
+    if pyspark is None:
+        return False
+    return pyspark.SparkContext._active_spark_context is not None or _active_session() is not None
+
+
+def find_remote(settings: Mapping[str, str]) -> str | None:
+    """The server of Spark Connect that somebody has set, here or in the environment; None if nobody has."""
+    if REMOTE in settings:
+        return settings[REMOTE]
+    return os.environ.get("SPARK_REMOTE") or load_configured().get(REMOTE)
 
 
 def get_session(master: str | None = None, settings: Mapping[str, str] | None = None) -> SparkSession:
@@ -62,7 +73,7 @@ def get_session(master: str | None = None, settings: Mapping[str, str] | None = 
         from pyspark.sql import SparkSession
     except ModuleNotFoundError as error:
         raise MissingExtra("the pipeline needs PySpark", advice="pip install 'flintlog[spark]'") from error
-    running = SparkSession.getActiveSession()
+    running = _active_session()
     if running is not None:
         return running
     if is_running():  # in another thread; the builder would change it if it were given settings
@@ -70,9 +81,38 @@ def get_session(master: str | None = None, settings: Mapping[str, str] | None = 
     given = dict(settings or {})
     if master is not None:
         given[MASTER] = master
+    remote = find_remote(given)
     if MASTER in given:
+        if remote is not None:
+            raise InvalidConfig(f"master {given[MASTER]!r} and server {remote!r} are both set", advice="leave one out")
         _check_master(given[MASTER])
-    return _start(given)
+    return _start(given) if remote is None else _connect(remote, given)
+
+
+def _active_session() -> SparkSession | None:
+    from pyspark.errors import PySparkRuntimeError
+    from pyspark.sql import SparkSession
+    from pyspark.sql.utils import is_remote
+
+    if not is_remote():
+        return SparkSession.getActiveSession()
+    try:
+        return SparkSession.active()  # or that of another thread
+    except PySparkRuntimeError:
+        return None
+
+
+def _connect(remote: str, given: Mapping[str, str]) -> SparkSession:
+    from pyspark.errors import PySparkImportError
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.remote(remote)
+    for name, value in given.items():
+        builder = builder.config(name, value)
+    try:
+        return builder.getOrCreate()
+    except PySparkImportError as error:
+        raise MissingExtra(str(error), advice="pip install 'flintlog[connect]'") from error
 
 
 def _check_master(master: str) -> None:

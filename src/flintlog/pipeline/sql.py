@@ -10,17 +10,18 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from flintlog.disk.media.local import LocalMedium
 from flintlog.disk.places import absolute, local_path
 from flintlog.errors import InvalidConfig
 from flintlog.pipeline.reading.logs import find_logs
 from flintlog.pipeline.spark.failures import plain_errors
-from flintlog.pipeline.spark.tasks import watched
+from flintlog.pipeline.spark.tasks import is_connect, watched
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.connect.session import SparkSession as ServersSession
 
 VIEW = "messages"
 FORMS = ("parquet", "csv")
@@ -36,6 +37,11 @@ _COMMAND = re.compile(
 _CATALYST = "org.apache.spark.sql.catalyst.plans.logical"
 _CHANGING = (f"{_CATALYST}.Command", f"{_CATALYST}.InsertIntoStatement")
 _SHOWING = re.compile(_LEADING + r"(show|desc|describe|explain)\b", re.DOTALL | re.IGNORECASE)
+_CHANGING_NODE = re.compile(
+    r"^[\s:|+'-]*(\w*Command|InsertInto\w*|OverwriteBy\w*|AppendData|DeleteFromTable|UpdateTable|MergeIntoTable)\b",
+    re.MULTILINE,
+)
+_ANALYZED = "== Analyzed Logical Plan =="
 _BODY = re.compile(r"\bbody\b|\*", re.IGNORECASE)
 
 
@@ -76,19 +82,29 @@ def _check_question(text: str) -> None:
 
 
 def _check_plan(spark: SparkSession, text: str) -> None:
-    """The same for text that begins as a query, as `with … insert` does. A Connect session cannot be checked."""
+    """The same for text that begins as a query, as `with … insert` does."""
+    if _SHOWING.match(text):
+        return
+    if is_connect(spark):
+        _check_explained(spark, text)
+        return
     from py4j.java_gateway import is_instance_of
 
-    session = getattr(spark, "_jsparkSession", None)
-    if session is None or _SHOWING.match(text):
-        return
     gateway = spark.sparkContext._gateway
-    nodes = [session.sessionState().sqlParser().parsePlan(text)]
+    nodes = [spark._jsparkSession.sessionState().sqlParser().parsePlan(text)]
     for node in nodes:
         if any(is_instance_of(gateway, node, kind) for kind in _CHANGING):
             raise InvalidConfig(f"{node.nodeName()} is no question", advice=_QUESTIONS)
         children = node.children()
         nodes += [children.apply(number) for number in range(children.size())]
+
+
+def _check_explained(spark: SparkSession, text: str) -> None:
+    """The same where the plan is on a Connect server: as the text of its explanation."""
+    plan = str(spark.sql(f"explain extended {text}").collect()[0][0]).partition(_ANALYZED)[0]
+    changing = _CHANGING_NODE.search(plan)
+    if changing is not None:
+        raise InvalidConfig(f"{changing[1]} is no question", advice=_QUESTIONS)
 
 
 def _may_mean_bodies(text: str) -> bool:
@@ -100,8 +116,22 @@ def _may_mean_bodies(text: str) -> bool:
 
 
 def _ask(spark: SparkSession, stores: Sequence[str], text: str, options: Mapping[str, str]) -> DataFrame:
-    with _view(spark, load_messages(spark, stores, options)):
+    messages = load_messages(spark, stores, options)
+    if is_connect(spark):
+        return _ask_server(spark, messages, text)
+    with _view(spark, messages):
         return spark.sql(text)  # analysed here, so the answer needs the view no longer
+
+
+def _ask_server(spark: SparkSession, messages: DataFrame, text: str) -> DataFrame:
+    """The same of a Connect server, which analyses a question each time it is asked: the view is sent with it."""
+    from pyspark.sql.connect.dataframe import DataFrame as ServersFrame
+    from pyspark.sql.connect.plan import SQL, SubqueryAlias
+
+    view = SubqueryAlias(cast("ServersFrame", messages)._plan, VIEW)
+    answer = ServersFrame(SQL(text, [], {}, [view]), cast("ServersSession", spark))
+    assert answer.schema is not None  # analysed once here, so that a wrong question is reported here
+    return answer
 
 
 @contextmanager

@@ -83,7 +83,7 @@ def refuse(number: int) -> int:
 
 
 def test_an_error_of_ours_travels_as_values() -> None:
-    fine, refused = _Task(refuse)([0, 7])
+    fine, refused = map(_Task(refuse).answer, [0, 7])
     assert fine == 0
     assert isinstance(refused, Refusal)
     error = refused.error()

@@ -50,7 +50,7 @@ def session_options(command: Command) -> Command:
 @contextmanager
 def session(master: str | None, conf: Mapping[str, str]) -> Iterator[SparkSession]:
     """A session for one command; a session that was already running is used and not stopped."""
-    from flintlog.pipeline.session import get_session, is_running
+    from flintlog.pipeline.session import find_remote, get_session, is_running
     from flintlog.pipeline.spark.configured import load_configured
 
     if is_running():
@@ -58,7 +58,7 @@ def session(master: str | None, conf: Mapping[str, str]) -> Iterator[SparkSessio
         return
     # Spark would make a directory for tables in the working directory, though no command here has tables.
     with tempfile.TemporaryDirectory(prefix="flintlog-tables-", ignore_cleanup_errors=True) as tables:
-        is_set = _TABLES in load_configured()
+        is_set = find_remote(conf) is not None or _TABLES in load_configured()
         spark = get_session(master, {**({} if is_set else {_TABLES: tables}), **conf})
         try:
             yield spark

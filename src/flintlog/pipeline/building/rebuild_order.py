@@ -14,7 +14,7 @@ from flintlog.pipeline.building.rebuild_scan import BuildPlan, SplitResult
 from flintlog.pipeline.reading.logs import Log
 from flintlog.pipeline.reading.partitions import LogSplit
 from flintlog.pipeline.reading.partitions import plan as plan_log_splits
-from flintlog.pipeline.spark.tasks import Item, Result, count_of, run_tasks
+from flintlog.pipeline.spark.tasks import Item, Result, count_of, parallelism, run_tasks
 from flintlog.store.options.store_config import StoreConfig
 from flintlog.store.queues.deleted_queues import DeletedQueue
 from flintlog.store.runtime.jobs import Progress
@@ -44,7 +44,7 @@ class Order:
 
     @property
     def cores(self) -> int:
-        return self.spark.sparkContext.defaultParallelism
+        return parallelism(self.spark)
 
     def run(
         self,

@@ -21,6 +21,7 @@ _GATEWAY: Final = "PYSPARK_GATEWAY_PORT"
 _MAX_BYTES: Final = 1024 * 1024
 _OPTIONS: Final[Mapping[str, str]] = {
     "--master": "spark.master",
+    "--remote": "spark.remote",
     "--name": "spark.app.name",
     "--deploy-mode": "spark.submit.deployMode",
     "--driver-memory": "spark.driver.memory",

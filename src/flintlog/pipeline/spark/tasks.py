@@ -1,5 +1,10 @@
 """Running plain functions on Spark: items in, results out, in order, with progress.
 
+    items ─▶ a frame of (number, pickled item), one row a partition ─▶ mapInArrow ─▶ (number, pickled result) ─▶ driver
+
+Frames are what every session has, a classic one and one of Spark Connect, so there is one way for both. They differ in
+how their jobs are described and watched.
+
 Jobs are functions of picklable values, so each can be called without Spark too. An error of flintlog's (a full disk,
 damage) would not vanish with a retry: it is returned as a value and raised once in the driver, instead of being retried
 and wrapped in Java's frames. All other errors are left to Spark's retries.
@@ -7,22 +12,28 @@ and wrapped in Java's frames. All other errors are left to Spark's retries.
 
 from __future__ import annotations
 
+import pickle
 import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar, cast
 
-from flintlog.errors import FlintlogError, InvalidConfig
+import pyarrow as pa
+
+from flintlog.errors import FlintlogError, MissingExtra
 from flintlog.store.runtime.jobs import Progress
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import DataFrame, Row, SparkSession
+    from pyspark.sql.connect.shell.progress import ProgressHandler, StageInfo
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-_LOOK_INTERVAL_S = 0.2
+_LOOK_INTERVAL_S: Final = 0.2
+_RESULTS: Final = "number int, result binary"
+_MOST_CORES: Final = 1_000_000
 
 
 class Refusal(NamedTuple):
@@ -44,12 +55,30 @@ class _Task(Generic[Item, Result]):
     def __init__(self, function: Callable[[Item], Result]) -> None:
         self._function = function
 
-    def __call__(self, items: Iterable[Item]) -> Iterator[Result | Refusal]:
-        for item in items:
-            try:
-                yield self._function(item)
-            except FlintlogError as error:
-                yield Refusal(type(error), error.what, error.path, error.offset, error.advice)
+    def of_items(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Pickled items, each with its number."""
+        for batch in batches:
+            for number, item in zip(*batch.to_pydict().values(), strict=True):
+                yield self._result(number, pickle.loads(item))
+
+    def of_rows(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Rows of any columns; their results have no order."""
+        from pyspark.sql import Row
+
+        for batch in batches:
+            for values in batch.to_pylist():
+                yield self._result(0, cast("Item", Row(**values)))
+
+    def answer(self, item: Item) -> Result | Refusal:
+        try:
+            return self._function(item)
+        except FlintlogError as error:
+            return Refusal(type(error), error.what, error.path, error.offset, error.advice)
+
+    def _result(self, number: int, item: Item) -> pa.RecordBatch:
+        pickled = pickle.dumps(self.answer(item))
+        columns = [pa.array([number], pa.int32()), pa.array([pickled], pa.binary())]
+        return pa.record_batch(columns, names=["number", "result"])
 
 
 def run_tasks(
@@ -63,10 +92,8 @@ def run_tasks(
     """`function` of each item, each a task of its own; the first error of ours is raised. The UI shows `doing`."""
     if not items:
         return []
-    context = _context(spark)
-    with _reported(context, doing, len(items), progress):
-        found = context.parallelize(items, len(items)).mapPartitions(_Task(function)).collect()
-    return _accepted(found)
+    with _reported(spark, doing, len(items), progress):
+        return _collect(_frame_of(spark, items), _Task(function).of_items)
 
 
 def run_on_rows(
@@ -74,20 +101,30 @@ def run_on_rows(
 ) -> list[Result]:
     """`function` of each row of a frame, where the row is; the first error of ours is raised."""
     with watched(frame.sparkSession, progress, doing=doing):
-        return _accepted(frame.rdd.mapPartitions(_Task(function)).collect())
+        return _collect(frame, _Task(function).of_rows)
 
 
 @contextmanager
 def watched(spark: SparkSession, progress: Progress | None = None, *, doing: str) -> Iterator[None]:
-    """Report how many of the tasks known so far are done, while Spark evaluates a frame.
+    """Report how many of the tasks known so far are done, while Spark evaluates a frame."""
+    with _reported(spark, doing, None, progress):
+        yield
 
-    A session of Spark Connect has neither descriptions nor tasks to count; there nothing is reported.
-    """
-    if getattr(spark, "_jsparkSession", None) is None:
-        yield
-        return
-    with _reported(_context(spark), doing, None, progress):
-        yield
+
+def is_connect(spark: SparkSession) -> bool:
+    """Whether this is a session of Spark Connect: without a context, RDDs and Java in this process."""
+    return getattr(spark, "_jsparkSession", None) is None
+
+
+def parallelism(spark: SparkSession) -> int:
+    """How many tasks Spark runs at a time: the number of its cores, unless somebody has set another."""
+    if not is_connect(spark):
+        return spark.sparkContext.defaultParallelism
+    from pyspark.sql import functions as f
+
+    # The server does not tell it, but makes so many partitions of a range.
+    numbers = spark.range(_MOST_CORES).select(f.spark_partition_id().alias("partition"))
+    return int(numbers.agg(f.max("partition")).collect()[0][0]) + 1
 
 
 def count_of(number: int, noun: str) -> str:
@@ -98,41 +135,78 @@ def count_of(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def _accepted(found: Sequence[Result | Refusal]) -> list[Result]:
+def _frame_of(spark: SparkSession, items: Sequence[object]) -> DataFrame:
+    """A row for each item, in a partition of its own."""
+    from pyspark.sql import functions as f
+
+    numbers = pa.array(range(len(items)), pa.int32())
+    pickled = pa.array([pickle.dumps(item) for item in items], pa.binary())
+    frame = spark.createDataFrame(pa.table({"number": numbers, "item": pickled}))
+    return frame.repartitionById(len(items), f.col("number"))
+
+
+def _collect(frame: DataFrame, task: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]) -> list[Result]:
+    from pyspark.errors import PySparkImportError
+
+    try:
+        rows = frame.mapInArrow(task, _RESULTS).collect()
+    except PySparkImportError as error:
+        raise MissingExtra(str(error), advice="pip install 'flintlog[spark]'") from error
+    found = [pickle.loads(row.result) for row in sorted(rows, key=lambda row: row.number)]
     for each in found:
         if isinstance(each, Refusal):
             raise each.error()
     return cast("list[Result]", found)
 
 
-def _context(spark: SparkSession) -> SparkContext:
-    try:
-        return spark.sparkContext
-    except Exception as error:  # a Connect session says so by an error of its own
-        raise InvalidConfig("jobs need a classic Spark session", advice="not one of Spark Connect") from error
+# ---------------------------------------------------------------------- descriptions and progress
+
+
+class _Stage(NamedTuple):
+    """A stage of Spark's jobs: its id, and how many of its tasks are done."""
+
+    id: int
+    done: int
+    known: int
+
+
+def _count(stages: Iterable[_Stage], total: int | None) -> tuple[int, int]:
+    """How many tasks are done, of how many. Items are done in the last stage; the one before it only spreads them.
+
+    >>> spread, work = _Stage(0, 2, 2), _Stage(1, 3, 8)
+    >>> _count([spread], 8), _count([work, spread], 8), _count([work, spread], None)
+    ((0, 8), (3, 8), (5, 10))
+    """
+    found = sorted(stages)
+    if total is None:
+        return sum(stage.done for stage in found), sum(stage.known for stage in found)
+    return min(total, found[-1].done) if len(found) > 1 else 0, total
 
 
 @contextmanager
-def _reported(context: SparkContext, doing: str, total: int | None, progress: Progress | None) -> Iterator[None]:
-    """Describe the jobs of a block, and report their progress from a thread of its own while this one waits."""
+def _reported(spark: SparkSession, doing: str, total: int | None, progress: Progress | None) -> Iterator[None]:
+    """Describe the jobs of a block, and report their progress."""
     tag = f"flintlog-{uuid.uuid4()}"
-    with _described(context, f"flintlog {doing}", tag):
+    described = _tagged if is_connect(spark) else _described
+    with described(spark, f"flintlog {doing}", tag):
         if progress is None:
             yield
             return
-        with _watcher(context, tag, total, progress):
+        watcher = _handler if is_connect(spark) else _watcher
+        with watcher(spark, tag, total, progress):
             yield
     total = 1 if total is None else total
     progress(total, total)
 
 
 @contextmanager
-def _described(context: SparkContext, description: str, tag: str) -> Iterator[None]:
+def _described(spark: SparkSession, description: str, tag: str) -> Iterator[None]:
     """Describe and tag the jobs of this thread; afterwards its local properties are what they were.
 
     All of them are set again: after an interrupt another thread of Java's, without any, serves this one.
     Jobs are known by a tag and not by a job group: they stay in the caller's group, and end when it is cancelled.
     """
+    context = spark.sparkContext
     before = _local_properties(context)
     try:
         context.setJobDescription(description)
@@ -149,13 +223,14 @@ def _local_properties(context: SparkContext) -> dict[str, str]:
 
 
 @contextmanager
-def _watcher(context: SparkContext, tag: str, total: int | None, progress: Progress) -> Iterator[None]:
+def _watcher(spark: SparkSession, tag: str, total: int | None, progress: Progress) -> Iterator[None]:
+    """Report from a thread of its own while this one waits."""
     is_over = threading.Event()
+    context = spark.sparkContext
 
     def look() -> None:
         while not is_over.wait(_LOOK_INTERVAL_S):
-            done, known = _task_counts(context, tag)
-            progress(done, known if total is None else total)
+            progress(*_count(_stages(context, tag), total))
 
     watcher = threading.Thread(target=look, name="flintlog-progress", daemon=True)
     watcher.start()
@@ -166,17 +241,47 @@ def _watcher(context: SparkContext, tag: str, total: int | None, progress: Progr
         watcher.join()
 
 
-def _task_counts(context: SparkContext, tag: str) -> tuple[int, int]:
-    """How many tasks are done, and how many there are in the stages that began."""
+def _stages(context: SparkContext, tag: str) -> Iterator[_Stage]:
     tracker = context.statusTracker()
-    done = known = 0
     for job in context._jsc.sc().statusTracker().getJobIdsForTag(tag):  # Python's tracker knows groups alone
         info = tracker.getJobInfo(job)
         for stage in [] if info is None else info.stageIds:
             seen = tracker.getStageInfo(stage)
-            done += 0 if seen is None else seen.numCompletedTasks
-            known += 0 if seen is None else seen.numTasks
-    return done, known
+            yield _Stage(stage, 0, 0) if seen is None else _Stage(stage, seen.numCompletedTasks, seen.numTasks)
+
+
+@contextmanager
+def _tagged(spark: SparkSession, description: str, tag: str) -> Iterator[None]:
+    """Tag the jobs of this thread in a Connect session, where the server describes them itself.
+
+    A tag may hold anything but a comma.
+    """
+    tags = (tag, description.replace(",", ";"))
+    for each in tags:
+        spark.addTag(each)
+    try:
+        yield
+    finally:
+        for each in tags:
+            spark.removeTag(each)
+
+
+@contextmanager
+def _handler(spark: SparkSession, _tag: str, total: int | None, progress: Progress) -> Iterator[None]:
+    """Report what a Connect server says of the queries of this thread."""
+    own = threading.get_ident()
+
+    def take(stages: Iterable[StageInfo] | None, **_others: object) -> None:
+        if threading.get_ident() == own:  # the session's other queries call their handlers in their own threads
+            found = [_Stage(each.stage_id, each.num_completed_tasks, each.num_tasks) for each in stages or ()]
+            progress(*_count(found, total))
+
+    handler = cast("ProgressHandler", take)
+    spark.registerProgressHandler(handler)
+    try:
+        yield
+    finally:
+        spark.removeProgressHandler(handler)
 
 
 def attempt_name() -> str:
