@@ -2,12 +2,14 @@
 
     store (another process)          driver                                       tasks
     readable end ──────────▶ stream: how far? ─▶ splits ──────────────────▶ queue entries to their places, synced
-                             batch: keys into the index, sync, journal ◀── spans of the queues, index keys
-    serves what was published
+                             batch: do the splits meet?             ◀────── spans of the queues
+                                    what was spilled ─────────────────────▶ index, extensions, batch queues, synced
+    serves what was published ◀──── journal                         ◀────── where they end now
 
-Each batch is published by a frame in the journal. Only the journal says how far dispatch has come (`dispatch_core.py`,
-docs/dispatch.md): Spark's checkpoint is a temporary directory. When the store wants its files, to open, to stop or to
-delete queues, the stream is stopped and the claim released; afterwards it starts again from the journal.
+The driver writes no byte of queues or index. It publishes each batch by a frame in the journal (`dispatch_driver.py`).
+Only the journal says how far dispatch has come (docs/dispatch.md): Spark's checkpoint is a temporary directory. When
+the store wants its files, to open, to stop or to delete queues, the stream is stopped and the claim released;
+afterwards it starts again from the journal.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from __future__ import annotations
 import pickle
 import threading
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -22,16 +25,15 @@ from typing import TYPE_CHECKING, Final
 from flintlog.disk.media.local import LocalMedium
 from flintlog.disk.places import local_path
 from flintlog.errors import DamagedStore, FlintlogError, InvalidConfig, JobFailed, StoreInUse
-from flintlog.pipeline.building.dispatch_core import MAX_BATCH_BYTES, DispatchCore
-from flintlog.pipeline.building.dispatch_tasks import Derived, DispatchPlan
-from flintlog.pipeline.building.rebuild_scan import BuildPlan
+from flintlog.pipeline.building.dispatch_core import MAX_BATCH_BYTES
+from flintlog.pipeline.building.dispatch_driver import DispatchDriver
+from flintlog.pipeline.building.dispatch_ordered import Applied, OrderedTask
+from flintlog.pipeline.building.dispatch_tasks import Derived
 from flintlog.pipeline.spark.failures import plain_errors, to_plain
-from flintlog.pipeline.spark.tasks import Refusal, attempt_name, parallelism
-from flintlog.store.components import load_queue_types
+from flintlog.pipeline.spark.tasks import Refusal, attempt_name, parallelism, run_tasks
 from flintlog.store.dispatch.external.dispatch_claim import is_wanted, load_owner
 from flintlog.store.options.store_config import StoreConfig
 from flintlog.store.paths import StorePaths
-from flintlog.store.queues.deleted_queues import load_deleted
 from flintlog.store.runtime.jobs import Progress
 
 if TYPE_CHECKING:
@@ -107,18 +109,19 @@ class _Dispatch:
         self._progress = progress
         self._medium = LocalMedium(config.max_mapped_files)
         self._report = DispatchReport(str(root))
+        self._cores = parallelism(spark)
 
     def run(self) -> DispatchReport:
         check_given_away(self._paths, self._medium)
         started = time.perf_counter()
         while not self._stop.is_set():
-            core = self._claim()
-            if core is None:
+            driver = self._claim()
+            if driver is None:
                 continue
-            with core:
+            with driver:
                 self._report.start_count += 1
-                is_over = self._work(core)
-                self._report.log_end = max(self._report.log_end, core.progress.end)
+                is_over = self._work(driver)
+                self._report.log_end = max(self._report.log_end, driver.progress.end)
             if is_over:
                 break
             while is_wanted(self._paths.dispatch, self._medium) and not self._stop.wait(_LOOK_INTERVAL_S):
@@ -126,10 +129,11 @@ class _Dispatch:
         self._report.seconds = time.perf_counter() - started
         return self._report
 
-    def _claim(self) -> DispatchCore | None:
+    def _claim(self) -> DispatchDriver | None:
         """A dispatcher that has the claim; None while the store has it."""
         try:
-            return DispatchCore(self._paths.root, self._config, self._medium)
+            with plain_errors("dispatch"):
+                return DispatchDriver(self._paths.root, self._config, self._medium, self._run_tasks, self._cores)
         except StoreInUse:
             owner = load_owner(self._paths.dispatch, self._medium)
             if owner is None or owner.kind != "store":
@@ -137,53 +141,53 @@ class _Dispatch:
             self._stop.wait(_LOOK_INTERVAL_S)
             return None
 
-    def _work(self, core: DispatchCore) -> bool:
+    def _run_tasks(
+        self, function: Callable[[OrderedTask], Applied], tasks: Sequence[OrderedTask], doing: str
+    ) -> list[Applied]:
+        return run_tasks(self._spark, function, tasks, doing=f"dispatch: {doing}")
+
+    def _work(self, driver: DispatchDriver) -> bool:
         """Dispatch until the store wants its files, or all is done; returns whether all is done."""
         if self._report.start_count == 1:
-            self._report.log_start = core.progress.end
-        readable = core.readable()
-        target = core.progress.end if readable is None else readable.end
-        if self.is_once and target <= core.progress.end:
+            self._report.log_start = driver.progress.end
+        readable = driver.readable()
+        target = driver.progress.end if readable is None else readable.end
+        if self.is_once and target <= driver.progress.end:
             return True
-        batches = _Batches(core, self._report)
-        query = self._start(core, batches)
+        batches = _Batches(driver, self._report)
+        query = self._start(driver, batches)
         try:
-            while not self._wait(query, core, batches):
-                if self.is_once and core.progress.end >= target:
+            while not self._wait(query, driver, batches):
+                if self.is_once and driver.progress.end >= target:
                     return True
             return self._stop.is_set()
         finally:
             batches.close()
             query.stop()
 
-    def _wait(self, query: StreamingQuery, core: DispatchCore, batches: _Batches) -> bool:
+    def _wait(self, query: StreamingQuery, driver: DispatchDriver, batches: _Batches) -> bool:
         """Wait a moment while the stream runs; returns whether it has to end."""
         self._stop.wait(_LOOK_INTERVAL_S)
         if batches.failure is not None:
             raise batches.failure
-        is_needed = not self._stop.is_set() and not core.is_wanted
+        is_needed = not self._stop.is_set() and not driver.is_wanted
         if not query.isActive and is_needed:
             error = query.exception()
             raise JobFailed("the stream of dispatch has ended") if error is None else to_plain(error, "dispatch")
         if self._progress is not None:
-            self._show(core, self._progress)
+            self._show(driver, self._progress)
         return not is_needed
 
-    def _show(self, core: DispatchCore, progress: Progress) -> None:
-        readable, start = core.readable(), self._report.log_start
-        end = core.progress.end
+    def _show(self, driver: DispatchDriver, progress: Progress) -> None:
+        readable, start = driver.readable(), self._report.log_start
+        end = driver.progress.end
         progress(end - start, (end if readable is None else max(end, readable.end)) - start)
 
-    def _start(self, core: DispatchCore, batches: _Batches) -> StreamingQuery:
+    def _start(self, driver: DispatchDriver, batches: _Batches) -> StreamingQuery:
         from flintlog.pipeline.building.dispatch_source import NAME, Asked, DispatchSource
 
-        types = load_queue_types(self._paths.topics, self._medium)
-        deleted = load_deleted(self._paths.deleted, self._medium).all()
-        root, spill = self._paths.root, self._paths.dispatch
-        build = BuildPlan.of(self._config, types, staged=root, spill=spill, deleted=deleted)
-        cores = parallelism(self._spark)
-        plan = DispatchPlan(self._paths, build, core.claim)
-        asked = Asked(plan, core.progress.epoch, core.progress.end, self.max_bytes, cores)
+        root = self._paths.root
+        asked = Asked(driver.plan, driver.progress.epoch, driver.progress.end, self.max_bytes, self._cores)
         with plain_errors("dispatch"):
             self._spark.dataSource.register(DispatchSource)
             stream = self._spark.readStream.format(NAME).option("asked", asked.to_option()).load()
@@ -196,9 +200,9 @@ class _Dispatch:
 class _Batches:
     """Publishes the stream's batches, one after another, until it is closed."""
 
-    def __init__(self, core: DispatchCore, report: DispatchReport) -> None:
+    def __init__(self, driver: DispatchDriver, report: DispatchReport) -> None:
         self.failure: Exception | None = None
-        self._core = core
+        self._driver = driver
         self._report = report
         self._lock = threading.Lock()
         self._is_closed = False
@@ -224,7 +228,7 @@ class _Batches:
         derived = sorted((each for each in found if isinstance(each, Derived)), key=lambda each: each.split.start)
         if not derived:
             return
-        problem = self._core.take(derived, derived[-1].split.stop)
+        problem = self._driver.take(derived, derived[-1].split.stop)
         report = self._report
         report.batch_count += 1
         report.record_count += sum(each.result.record_count for each in derived)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
+from unittest import mock
 
 import pytest
+from tests.pipeline.building.test_dispatch_tasks import DENSE, all_queues, dense_twin, put_dense
 from tests.store.dispatch.test_external_dispatch import EXTERNAL, SIZES, bodies, derived, embedded_twin, put
 
 from flintlog import Message, Store, StoreConfig, open_store
 from flintlog.disk.media.local import LocalMedium
+from flintlog.disk.media.medium import RawFile
 from flintlog.errors import DamagedStore, InvalidConfig, StoreInUse, WrongFileSize
 from flintlog.pipeline.building.dispatch_core import DispatchCore
 from flintlog.pipeline.dispatch import DispatchReport, dispatch
@@ -91,17 +94,53 @@ def test_batches_of_any_size_give_the_same_bytes(spark: SparkSession, tmp_path: 
     assert derived(root) == embedded_twin(root, tmp_path / "twin")
 
 
-def test_batch_queues_and_extensions_are_done_by_the_stores_own_rules(spark: SparkSession, tmp_path: Path) -> None:
-    changes = {"topic_queue_types": {"batches": "BatchCQ"}, "enable_consume_queue_ext": True}
-    config = EXTERNAL.with_changes(**changes)
-    with open_store(tmp_path / "store", config) as store:
-        put(store, 30)
-        for _ in range(10):
-            store.put(Message("batches", b"two", sys_flag=0xC0, properties={"INNER_NUM": "2"})).check()
-        report = dispatch(spark, store.path, config=config, once=True)
-        assert report.serial_count == report.batch_count == 1
-        store.wait_dispatched()
-        assert (store.max_offset("batches", 0), len(bodies(store))) == (20, 10)
+@contextmanager
+def writes_of_this_process() -> Iterator[list[Path]]:
+    """The files that the driver makes, opens for writing, replaces or deletes; tasks are other processes."""
+    seen: list[Path] = []
+    opened = LocalMedium.open
+
+    def spy(name: str) -> Callable[..., object]:
+        original = getattr(LocalMedium, name)
+
+        def call(medium: LocalMedium, path: Path, *arguments: object, **named: object) -> object:
+            seen.append(path)
+            return original(medium, path, *arguments, **named)
+
+        return call
+
+    def open_and_see(medium: LocalMedium, path: Path, writable: bool = False) -> RawFile:
+        if writable:
+            seen.append(path)
+        return opened(medium, path, writable)
+
+    names = ("create", "replace", "rename", "remove", "remove_tree", "sync")
+    with ExitStack() as patches:
+        for name in names:
+            patches.enter_context(mock.patch.object(LocalMedium, name, spy(name)))
+        patches.enter_context(mock.patch.object(LocalMedium, "open", open_and_see))
+        yield seen
+
+
+@pytest.mark.parametrize("kind", ["plain", "dense", "serial"])
+def test_the_driver_writes_the_journal_alone(spark: SparkSession, tmp_path: Path, kind: str) -> None:
+    root, config = tmp_path / "store", DENSE if kind == "dense" else EXTERNAL
+    store = open_store(root, config)
+    put_dense(store, 60, 0) if kind == "dense" else put(store, 300)
+    if kind == "serial":
+        store._engine.parts.queues.offsets.by_queue["orders", 0] = 120
+        put(store, 30, 300)
+    with writes_of_this_process() as seen:
+        report = dispatch(spark, root, config=config, once=True)
+    assert report.log_end == store.max_physical_offset
+    assert report.serial_count == (kind == "serial"), report.serial_because
+    written = {path.relative_to(root).parts[0] for path in seen} - {"checkpoint"}  # that is the store, in this process
+    assert written == {"dispatch"}
+    store.shutdown()
+    twin = tmp_path / "twin"
+    assert (all_queues(root) if kind == "dense" else derived(root)) == (
+        dense_twin(root, twin) if kind == "dense" else embedded_twin(root, twin)
+    )
 
 
 def test_a_record_for_a_place_that_is_taken_overwrites_nothing(spark: SparkSession, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from tests.pipeline.building.test_dispatch_kill import ROOT, Scene, check
-from tests.pipeline.building.test_dispatch_tasks import Job
+from tests.pipeline.building.test_dispatch_tasks import Job, drive
 from tests.pipeline.cluster import PYTHON_DAEMON, command, descendants, parent
 from tests.pipeline.dispatch_processes import CONFIG
 from tests.store.dispatch.test_external_dispatch import EXTERNAL, bodies, derived, embedded_twin, put
@@ -80,8 +80,8 @@ def go_on(process: subprocess.Popen[str]) -> str:
 
 def orphaned_job(root: Path) -> Job:
     """A job whose driver is gone: the lock is free, and the name of its claim still stands."""
-    with DispatchCore(root, EXTERNAL, MEDIUM) as core:
-        return Job(root, core)
+    with drive(root) as core:
+        return Job(core)
 
 
 def test_a_new_dispatcher_takes_over_only_when_a_paused_task_of_the_old_one_has_ended(tmp_path: Path) -> None:

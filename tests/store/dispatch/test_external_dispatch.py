@@ -167,7 +167,7 @@ def test_after_a_crash_the_store_goes_on_from_what_was_published(tmp_path: Path)
     with DispatchCore(root, EXTERNAL, medium) as core:
         core.advance(6000)
         end = core.progress.end
-        core._apply(end, end + 3000)  # written, and not published
+        core.files.apply(end, end + 3000, end + 3000)  # written, and not published
     killed = medium.kill()
     store.shutdown()
     with open_store(root, EXTERNAL, medium=killed) as after:
@@ -483,7 +483,7 @@ def test_what_is_written_and_not_published_is_not_served(tmp_path: Path) -> None
             core.advance(2000)
             wait_until(lambda: indexed() != [])  # the store takes the index after the queues
             seen, end = store.max_offset("orders", 0), core.progress.end
-            core._apply(end, store.max_physical_offset)
+            core.files.apply(end, store.max_physical_offset, store.max_physical_offset)
             store._engine.dispatcher.advance()
             assert store.max_offset("orders", 0) == seen < 13
             found = indexed()

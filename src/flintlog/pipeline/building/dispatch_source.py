@@ -13,7 +13,7 @@ from __future__ import annotations
 import pickle
 from base64 import b64decode, b64encode
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 
 from flintlog.disk.media.local import LocalMedium
 from flintlog.pipeline.building.dispatch_tasks import TASK_BYTES, DispatchPlan, RangeTask, derive_range, plan_ranges
+from flintlog.store.dispatch.external.dispatch_claim import newest_name
 from flintlog.store.dispatch.external.dispatch_journal import ReadableEndFile
 
 if TYPE_CHECKING:
@@ -66,10 +67,10 @@ class DispatchSource(DataSource):
 
 
 class RangePartition(InputPartition):
-    """The work of one Spark task: neighbouring splits, several if the log's files are small."""
+    """The work of one Spark task: neighbouring splits, several if the log's files are small; and the claim's name."""
 
-    def __init__(self, tasks: Sequence[RangeTask]) -> None:
-        super().__init__(tuple(tasks))
+    def __init__(self, claim: str, tasks: Sequence[RangeTask]) -> None:
+        super().__init__((claim, tuple(tasks)))
 
 
 class DispatchReader(DataSourceStreamReader):
@@ -100,8 +101,11 @@ class DispatchReader(DataSourceStreamReader):
         tasks = plan_ranges(paths, LocalMedium(), start["end"], stop, cores=asked.cores, is_record=is_record)
         count = min(len(tasks), max(asked.cores, -(-(stop - start["end"]) // TASK_BYTES)))
         cuts = [len(tasks) * number // count for number in range(count + 1)] if tasks else [0]
-        return [RangePartition(tasks[first:after]) for first, after in pairwise(cuts)]
+        claim = newest_name(asked.plan.claim, paths.dispatch, LocalMedium())
+        return [RangePartition(claim, tasks[first:after]) for first, after in pairwise(cuts)]
 
     def read(self, partition: InputPartition) -> Iterator[tuple[bytes]]:
-        for task in partition.value:
-            yield (pickle.dumps(derive_range(self._asked.plan, task)),)
+        claim, tasks = partition.value
+        plan = replace(self._asked.plan, claim=claim)
+        for task in tasks:
+            yield (pickle.dumps(derive_range(plan, task)),)

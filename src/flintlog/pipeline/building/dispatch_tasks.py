@@ -1,7 +1,7 @@
 """The part of dispatch that runs in tasks: one split of the readable log.
 
     records ─▶ fast dispatch ─▶ consume queue entries, each at its place in the store's own files, synced
-            └─▶ index keys ─▶ returned; the driver adds them to the index, in the log's order
+            └─▶ index keys, and entries without a fixed place ─▶ spilled; other tasks add them (`dispatch_ordered.py`)
 
 A task of a rebuild does the same (`rebuild_scan.py`), with staged files instead of the store's. The entries lie after
 the published ends, so they are not served yet. A task that is retried, or run twice, writes the same bytes. A task that
@@ -22,8 +22,12 @@ from flintlog.errors import FlintlogError
 from flintlog.pipeline.building.rebuild_scan import BuildPlan, SplitResult, derive_split
 from flintlog.pipeline.reading.partitions import LogSplit
 from flintlog.pipeline.spark.tasks import Refusal
+from flintlog.store.components import load_queue_types
 from flintlog.store.dispatch.external.dispatch_claim import working_for
+from flintlog.store.dispatch.external.handshake import SPILL
+from flintlog.store.options.store_config import StoreConfig
 from flintlog.store.paths import StorePaths
+from flintlog.store.queues.deleted_queues import load_deleted
 
 TASK_BYTES = 32 * 1024 * 1024
 
@@ -33,9 +37,19 @@ class DispatchPlan:
     """The part of a plan that all tasks of a dispatcher share."""
 
     paths: StorePaths
+    config: StoreConfig
     build: BuildPlan
     claim: str
-    """The name of the dispatcher's claim: a task whose dispatcher has lost it writes nothing more."""
+    """The name of the dispatcher's claim: a task whose dispatcher has lost or renewed it writes nothing more."""
+
+    @classmethod
+    def of(cls, root: Path, config: StoreConfig, medium: Medium, claim: str) -> DispatchPlan:
+        """The plan for a store as it is now."""
+        paths = StorePaths.of(root, config)
+        types = load_queue_types(paths.topics, medium)
+        deleted = load_deleted(paths.deleted, medium).all()
+        build = BuildPlan.of(config, types, staged=root, spill=paths.dispatch / SPILL, deleted=deleted)
+        return cls(paths, config, build, claim)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +61,10 @@ class RangeTask:
 
 
 class Derived(NamedTuple):
-    """The result of one split; the keys are packed as the kernel packs them."""
+    """The result of one split."""
 
     split: Split
     result: SplitResult
-    keys: bytes
 
 
 def plan_ranges(
@@ -78,6 +91,6 @@ def derive_range(plan: DispatchPlan, task: RangeTask) -> Derived | Refusal:
     """The task. An error of flintlog's is returned as a value, so that Spark does not retry it."""
     try:
         with working_for(plan.claim, plan.paths.dispatch, LocalMedium()) as check:
-            return Derived(task.planned.split, *derive_split(plan.build, task.planned, task.start, check))
+            return Derived(task.planned.split, derive_split(plan.build, task.planned, task.start, check))
     except FlintlogError as error:
         return Refusal(type(error), error.what, error.path, error.offset, error.advice)

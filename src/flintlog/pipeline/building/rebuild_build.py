@@ -75,7 +75,7 @@ def build_queue(task: QueueTask) -> BuiltQueue:
     medium = LocalMedium()
     working = Path(plan.spill) / attempt_name()
     bitmaps = load_bitmaps(plan, Path(task.root), task.key, medium)
-    pieces = [_spilled(plan, split, place, medium) for split, place in task.pieces]
+    pieces = [spilled(plan, split, place, medium) for split, place in task.pieces]
     built = fill_queue(plan, task.key, pieces, working, bitmaps, task.log, task.notes, medium)
     for folder in QUEUE_FOLDERS:
         made = working / folder / topic / str(queue_id)
@@ -86,7 +86,7 @@ def build_queue(task: QueueTask) -> BuiltQueue:
     return built
 
 
-def _spilled(plan: BuildPlan, split: int, place: Spilled, medium: Medium) -> memoryview:
+def spilled(plan: BuildPlan, split: int, place: Spilled, medium: Medium) -> memoryview:
     return medium.open(plan.dense_path(split)).buffer[place.first * DENSE.size : place.stop * DENSE.size]
 
 

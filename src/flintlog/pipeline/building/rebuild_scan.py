@@ -167,13 +167,14 @@ def read_split(task: ScanTask) -> SplitResult:
 
 def derive_split(
     plan: BuildPlan, planned: LogSplit, start: int | None = None, check: Callable[[], None] = lambda: None
-) -> tuple[SplitResult, bytes]:
-    """As `read_split`, for files that are in use: the written files are synced, and the keys are returned.
+) -> SplitResult:
+    """As `read_split`, for files that are in use: the written files are synced. The split's number is its start.
 
     `start` is where the first record begins, if that is known. `check` is called before each piece is written; if it
     raises, nothing more is written.
     """
-    return _SplitReader(plan, 0, LocalMedium(), check).derive(load_window(planned), planned.split, start)
+    reader = _SplitReader(plan, planned.split.start, LocalMedium(), check)
+    return reader.derive(load_window(planned), planned.split, start)
 
 
 @dataclass(slots=True)
@@ -210,12 +211,11 @@ class _SplitReader:
         reach = self._scan(window, split, first_record(window, split), keep_damaged=True)
         return self._result(reach, self._spill())
 
-    def derive(self, window: Window, split: Split, start: int | None) -> tuple[SplitResult, bytes]:
+    def derive(self, window: Window, split: Split, start: int | None) -> SplitResult:
         reach = self._scan(window, split, first_record(window, split) if start is None else start)
         self._files.sync()
         self._check()
-        dense = {key: Spilled(0, len(entries) // DENSE.size) for key, entries in self._dense.items()}
-        return self._result(reach, dense), b"".join(self._tally.keys)
+        return self._result(reach, self._spill())
 
     def _scan(self, window: Window, split: Split, first: int, *, keep_damaged: bool = False) -> Reach:
         end = first

@@ -132,6 +132,10 @@ class BatchConsumeQueue(LogicalQueue):
         super().set_back(end)
         self._revise_offsets()
 
+    def resume(self, end: int) -> None:
+        super().resume(end)
+        self._revise_offsets()
+
     def follow(self, end: int) -> int:
         size = super().follow(end)
         self._record_bytes += size

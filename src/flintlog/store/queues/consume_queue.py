@@ -309,6 +309,12 @@ class ConsumeQueue(LogicalQueue):
             self.ext.recover()
             self._drop_unused_units()
 
+    def resume(self, end: int) -> None:
+        self.detach()
+        super().resume(end)
+        if self.ext is not None and self.segments.segments:
+            self.ext.resume(self.segments)
+
     def _data_end(self, view: memoryview) -> int:
         return count_entries(view, 0, len(view) - len(view) % ENTRY_SIZE)
 

@@ -107,6 +107,14 @@ class ConsumeQueueExt:
         if end is not None:
             self.segments.truncate(end)
 
+    def resume(self, entries: SegmentQueue) -> None:
+        """Continue after the unit that the newest entry refers to, without a walk over the units before it."""
+        self.follow()
+        address = _last_address(entries)
+        if address is None or self.get(address) is None:
+            self.recover()
+        self.truncate_after(address)
+
     def drop_unused(self, entries: SegmentQueue) -> None:
         """Drop the units after the last one that an entry of the queue's last files refers to."""
         self.truncate_after(_last_address(entries))

@@ -314,6 +314,21 @@ class QueueData(ABC):
             with selected:
                 self._see_end(selected.view, end - segment.base)
 
+    def resume(self, end: int) -> None:
+        """Continue at this byte of the files, which were loaded. What follows it is written again, with the same bytes.
+
+        So nothing is cleared, as `set_back` does: that would cost more than a few entries.
+        """
+        while (segment := self.segments.last) is not None and segment.base >= end:
+            self._delete_last()
+        if segment is None:
+            return
+        self.segments.truncate(end)
+        selected = segment.select(0)
+        if selected is not None:
+            with selected:
+                self._see_end(selected.view, end - segment.base)
+
     # Another process writes
 
     def let_go(self) -> None:  # noqa: B027 - most kinds hold nothing

@@ -5,12 +5,12 @@
     dispatch/wanted       locked by a store that needs the claim; a dispatcher that sees it releases the claim
     dispatch/task-…       locked by a task that writes for the holder of a claim, as long as it writes
 
-A dispatcher keeps its claim until a store wants it. Locks end with their process, so nothing has to be cleaned up after
-a crash.
+A claim is renewed under another name (`….1`, `….2`) when the tasks that have its name must write no more. A dispatcher
+keeps its claim until a store wants it. Locks end with their process, so nothing has to be cleaned up after a crash.
 
 Tasks run in other processes, and may outlive the one that sent them. A task takes its lock, then checks that the claim
-stands. A process that takes a claim writes its name, then waits for the locks of tasks. Whichever comes first, no task
-of an earlier claim writes once the new one is taken.
+stands. A process that takes or renews a claim writes its name, then waits for the locks of tasks. Whichever comes
+first, no task of an earlier name writes once the new one is taken.
 """
 
 from __future__ import annotations
@@ -61,14 +61,26 @@ class Claim:
         self._kind = kind
         self._path = directory / "owner.json"
         self._lock: LockFile = self._take(patience_s)
+        self._task_patience_s = max(patience_s, TASK_PATIENCE_S) if kind == "dispatcher" else patience_s
+        self._number = 0
         self.name = uuid.uuid4().hex
         try:
-            owner = Owner(self.name, kind, socket.gethostname(), os.getpid())
-            NoteFile(self._path, medium, Owner).save(owner)
-            self._await_tasks(max(patience_s, TASK_PATIENCE_S) if kind == "dispatcher" else patience_s)
+            self._begin()
         except BaseException:
             self.release()
             raise
+
+    def renew(self) -> None:
+        """Take another name, and wait until no task of the name before writes."""
+        self.check()
+        self._number += 1
+        self.name = f"{_claim_of(self.name)}.{self._number}"
+        self._begin()
+
+    def _begin(self) -> None:
+        owner = Owner(self.name, self._kind, socket.gethostname(), os.getpid())
+        NoteFile(self._path, self._medium, Owner).save(owner)
+        self._await_tasks(self._task_patience_s)
 
     def _take(self, patience_s: float) -> LockFile:
         wanted = None
@@ -88,7 +100,7 @@ class Claim:
                 wanted.release()
 
     def _await_tasks(self, patience_s: float) -> None:
-        """Wait until no task of an earlier claim writes. The files of killed tasks are deleted."""
+        """Wait until no task of an earlier name writes. The files of killed tasks are deleted."""
         until = time.monotonic() + patience_s
         while True:
             names = [info.name for info in self._medium.listing(self._directory) if info.name.startswith(_TASK)]
@@ -146,16 +158,43 @@ class Claim:
 
 
 @contextmanager
-def working_for(claim: str, directory: Path, medium: Medium) -> Iterator[Callable[[], None]]:
-    """Hold a task's lock while it writes under a claim; yields a check that raises once the claim is lost."""
-    path = directory / f"{_TASK}{uuid.uuid4().hex}"
-    lock = medium.lock(path)
+def working_for(
+    claim: str, directory: Path, medium: Medium, *, alone: str | None = None
+) -> Iterator[Callable[[], None]]:
+    """Hold a task's lock while it writes under a claim; yields a check that raises once the claim is lost.
+
+    `alone` names work that one task does at a time: another attempt at it waits until this one has ended.
+    """
+    path = directory / f"{_TASK}{uuid.uuid4().hex if alone is None else alone}"
+    lock = medium.lock(path) if alone is None else _lock_soon(path, medium)
     try:
         check_claim(directory, medium, claim)
         yield lambda: check_claim(directory, medium, claim)
     finally:
         medium.remove(path)
         lock.release()
+
+
+def _lock_soon(path: Path, medium: Medium) -> LockFile:
+    until = time.monotonic() + TASK_PATIENCE_S
+    while True:
+        try:
+            return medium.lock(path)
+        except StoreInUse:
+            if time.monotonic() >= until:
+                raise
+        time.sleep(_LOOK_INTERVAL_S)
+
+
+def newest_name(name: str, directory: Path, medium: Medium) -> str:
+    """The name that a claim has now; the given one, which tasks refuse, if another process has taken it."""
+    owner = load_owner(directory, medium)
+    is_same = owner is not None and _claim_of(owner.name) == _claim_of(name)
+    return owner.name if owner is not None and is_same else name
+
+
+def _claim_of(name: str) -> str:
+    return name.partition(".")[0]
 
 
 def check_claim(directory: Path, medium: Medium, name: str) -> None:

@@ -21,6 +21,9 @@ from flintlog.errors import StoreInUse
 from flintlog.store.dispatch.external.dispatch_claim import Claim, Kind
 from flintlog.store.dispatch.external.dispatch_journal import DispatchJournal, Published, ReadableEnd, ReadableEndFile
 
+SPILL: Final = "spill"
+"""The folder in `dispatch/` that tasks of a dispatcher use."""
+
 _PATIENCE_MS: Final = 30_000
 
 
@@ -96,9 +99,10 @@ class Handshake:
         return False
 
     def forget(self) -> None:
-        """Delete the journal: the files are complete."""
+        """Delete the journal, and what tasks of a dispatcher left for each other: the files are complete."""
         if self.is_there:
             self.journal.forget()
+            self._medium.remove_tree(self.folder / SPILL)
 
     def close(self) -> None:
         self.journal.close()
