@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import ipaddress
 import random
+from array import array
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
@@ -93,3 +94,22 @@ def test_hosts_in_pythons_form(twin: ModuleType, note: Make, write_log: Make) ->
     packed[0] = addresses[0] + b"\xff\xff\xff\xfe"
     assert found == [format_host(host) for host in packed]
     assert rows(reference.decode(log, 0, len(log), 0)) == rows(twin.decode(log, 0, len(log), 0))
+
+
+def test_only_the_columns_that_are_named_are_decoded(kernel: ModuleType, note: Make, write_log: Make) -> None:
+    log = write_log([note(b"hello", "t", keys=["k"], tags="a")])
+    decoded = kernel.decode(log, 0, len(log), 0, columns={"topic", "keys"})
+    assert (sorted(decoded.columns), rows(decoded)) == (["keys", "keys.item", "topic"], [{"topic": "t", "keys": ["k"]}])
+
+
+def test_records_are_decoded_by_their_places_up_to_one_that_is_wrong(
+    kernel: ModuleType, note: Make, write_log: Make
+) -> None:
+    log = write_log([note(b"hello", topic) for topic in "abcd"], base=512)
+    size = len(log) // 4
+    decoded = kernel.decode_at(log, array("q", (3 * size, size)), 512, columns={"topic"})
+    assert ([row["topic"] for row in rows(decoded)], decoded.end, decoded.reason) == (["d", "b"], 2, ScanStop.LIMIT)
+    decoded = kernel.decode_at(log, array("q", (size, size + 1, 0)), 512)
+    assert (decoded.count, decoded.end, decoded.reason) == (1, 1, ScanStop.NO_RECORD)
+    decoded = kernel.decode_at(log, array("q", (0, size, 2 * size)), 512, max_rows=2)
+    assert (decoded.count, decoded.end, decoded.reason) == (2, 2, ScanStop.LIMIT)

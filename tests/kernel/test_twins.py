@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from array import array
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
@@ -13,6 +14,8 @@ from hypothesis import strategies as st
 
 from flintlog.errors import InvalidMessage
 from flintlog.format.client_batch import ClientMessage, encode_client_batch
+from flintlog.format.index_file import INDEX_ENTRY
+from flintlog.format.queue_entry import QUEUE_ENTRY
 from flintlog.kernel import reference
 from flintlog.kernel.types import DispatchStop
 
@@ -34,7 +37,10 @@ def seen_by_scan(kernel: ModuleType, data: bytes, **options: Duck) -> tuple[Any,
 
 
 def seen_by_decode(kernel: ModuleType, data: bytes, **options: Duck) -> tuple[Any, ...]:
-    found = kernel.decode(data, 0, len(data), BASE, delay_levels_ms=LEVELS_MS, **options)
+    return as_values(kernel.decode(data, 0, len(data), BASE, delay_levels_ms=LEVELS_MS, **options))
+
+
+def as_values(found: Duck) -> tuple[Any, ...]:
     columns = {}
     for name, column in found.columns.items():
         parts = (None if part is None else bytes(part) for part in column[3:])
@@ -98,14 +104,55 @@ class Dispatcher:
             at_index = self.answer(stop, found.queues[record.queue], record.queue_offset)
 
 
+def check_places(kernel: ModuleType, data: bytes, rng: random.Random) -> None:
+    """Records by their places, some of which are wrong; claims of these records, of others and of nonsense."""
+    found = reference.scan(data, 0, len(data), BASE)
+    places = array("q", (found.row(index).physical_offset - BASE for index in range(found.count)))
+    entries = b"".join(
+        QUEUE_ENTRY.pack(*found.row(index)[:1], found.row(index).size, 0) for index in range(found.count)
+    )
+    if rng.random() < 0.5:
+        places.insert(rng.randrange(len(places) + 1), rng.choice((-1, 7, len(data), len(data) + 1, 1 << 62)))
+    options: dict[str, Any] = {"max_rows": rng.choice((2, 100)), "columns": rng.choice((None, {"topic", "size"}))}
+    one, other = (as_values(each.decode_at(data, places, BASE, **options)) for each in (kernel, reference))
+    assert one == other
+    check_claims(kernel, bytes(entries) + rng.randbytes(40), BASE + rng.randrange(200), BASE + len(data))
+
+
+def check_claims(kernel: ModuleType, entries: bytes, start: int, stop: int) -> None:
+    stop = max(start, stop)
+    keys = b"".join(
+        INDEX_ENTRY.pack(7, *QUEUE_ENTRY.unpack_from(entries, place)[:1], 0, 0)
+        for place in range(0, len(entries) - 40, 60)
+    )
+    seen = []
+    for each in (kernel, reference):
+        marks, indexed = bytearray((stop - start + 7) // 8), bytearray((stop - start + 7) // 8)
+        total = each.claim(marks, start, stop, entries[20:], 20)
+        hits = each.find_keys(keys, start, stop, {7}, indexed)
+        choices: list[dict[str, Any]] = [{}, {"without": indexed}, {"beside": marks}]
+        named = [each.named_records(entries, 20, start, stop, **choice) for choice in choices]
+        seen.append((total, marks, indexed, hits, named, each.unclaimed(marks, start, stop)))
+    assert seen[0] == seen[1]
+
+
 def check_all(kernel: ModuleType, data: bytes, seed: int) -> None:
     scans: list[dict[str, Any]] = [{}, {"check_crc": True}, {"max_count": 2}]
     for options in scans:
         assert seen_by_scan(kernel, data, **options) == seen_by_scan(reference, data, **options)
     topics = frozenset({b"TopicA", "日志-主题".encode()})
-    decodings: list[dict[str, Any]] = [{}, {"include_body": False, "max_rows": 3}, {"topics": topics, "max_bytes": 900}]
+    decodings: list[dict[str, Any]] = [
+        {},
+        {"include_body": False, "max_rows": 3},
+        {"topics": topics, "max_bytes": 900},
+        {"columns": {"topic", "store_timestamp"}},
+        {"columns": {"keys", "uniq_key", "tags_code", "body"}, "max_bytes": 900},
+        {"columns": {"properties"}},
+        {"columns": {"body"}, "include_body": False},
+    ]
     for options in decodings:
         assert seen_by_decode(kernel, data, **options) == seen_by_decode(reference, data, **options)
+    check_places(kernel, data, random.Random(seed))
     for way in ("run", "apply"):
         one, other = Dispatcher(kernel, seed), Dispatcher(reference, seed)
         getattr(one, way)(data)

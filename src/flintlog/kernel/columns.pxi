@@ -1,4 +1,4 @@
-# A range of the log as columns in Arrow's layout, one for each field of a stored message.
+# Records of the log as columns in Arrow's layout, one for each field of a stored message.
 
 cdef enum:
     # Properties take at most 32767 bytes; a pair takes at least 4 of them, and damaged text may grow threefold.
@@ -62,6 +62,10 @@ cdef struct Columns:
     int64_t key_total
     int64_t pair_total
     int64_t count
+    bint wants32[INT32_COLUMNS]
+    bint wants64[INT64_COLUMNS]
+    bint wants_text[TEXT_COLUMNS]  # C_KEY stands for `keys`, C_NAME for `properties`
+    bint wants_facts
 
 
 cdef inline bint push32(Growing *growing, int32_t value) noexcept nogil:
@@ -203,35 +207,48 @@ cdef int32_t known_pair(
     return find_queue(many, name, 0, hash)
 
 
-cdef bint push_row(
-    Columns *columns, const Parts *parts, const uint8_t *limit, const Levels *levels, bint include_body
-) noexcept nogil:
+cdef inline bint take32(Columns *columns, int column, int32_t value) noexcept nogil:
+    return not columns.wants32[column] or push32(&columns.int32s[column], value)
+
+
+cdef inline bint take64(Columns *columns, int column, int64_t value) noexcept nogil:
+    return not columns.wants64[column] or push64(&columns.int64s[column], value)
+
+
+cdef bint push_row(Columns *columns, const Parts *parts, const uint8_t *limit, const Levels *levels) noexcept nogil:
     cdef Facts facts
-    if not push_properties(columns, parts, limit, &facts):
-        return False
+    cdef bint *wants = columns.wants_text
+    if wants[C_NAME]:
+        if not push_properties(columns, parts, limit, &facts):
+            return False
+    elif columns.wants_facts:
+        facts_of(parts, limit, &facts)
     columns.count += 1
     return (
-        push32(&columns.int32s[C_QUEUE_ID], parts.queue_id)
-        and push32(&columns.int32s[C_SIZE], parts.size)
-        and push32(&columns.int32s[C_BODY_CRC], get32(parts.start + 8))
-        and push32(&columns.int32s[C_FLAG], get32(parts.start + 16))
-        and push32(&columns.int32s[C_SYS_FLAG], parts.sys_flag)
-        and push32(&columns.int32s[C_RECONSUME_TIMES], get32(parts.retries))
-        and push32(&columns.int32s[C_MAGIC], parts.magic)
-        and push64(&columns.int64s[C_QUEUE_OFFSET], parts.queue_offset)
-        and push64(&columns.int64s[C_PHYSICAL_OFFSET], parts.physical_offset)
-        and push64(&columns.int64s[C_TAGS_CODE], tags_code_of(parts, &facts, levels))
-        and push64(&columns.int64s[C_BORN_TIMESTAMP], get64(parts.start + 40))
-        and push64(&columns.int64s[C_STORE_TIMESTAMP], parts.store_timestamp)
-        and push64(&columns.int64s[C_PREPARED_OFFSET], get64(parts.retries + 4))
-        and push_text(&columns.texts[C_TOPIC], parts.topic)
-        and push_message_id(&columns.texts[C_MESSAGE_ID], parts)
-        and push_text(&columns.texts[C_TAGS], facts.tags)
-        and push_text(&columns.texts[C_UNIQ_KEY], facts.uniq_key)
-        and push_host(&columns.texts[C_BORN_HOST], &columns.born_host, parts.born_host)
-        and push_host(&columns.texts[C_STORE_HOST], &columns.store_host, parts.store_host)
-        and (not include_body or push_raw(&columns.texts[C_BODY], parts.body))
-        and push_keys(columns, facts.keys)
+        take32(columns, C_QUEUE_ID, parts.queue_id)
+        and take32(columns, C_SIZE, parts.size)
+        and take32(columns, C_BODY_CRC, get32(parts.start + 8))
+        and take32(columns, C_FLAG, get32(parts.start + 16))
+        and take32(columns, C_SYS_FLAG, parts.sys_flag)
+        and take32(columns, C_RECONSUME_TIMES, get32(parts.retries))
+        and take32(columns, C_MAGIC, parts.magic)
+        and take64(columns, C_QUEUE_OFFSET, parts.queue_offset)
+        and take64(columns, C_PHYSICAL_OFFSET, parts.physical_offset)
+        and (
+            not columns.wants64[C_TAGS_CODE]
+            or push64(&columns.int64s[C_TAGS_CODE], tags_code_of(parts, &facts, levels))
+        )
+        and take64(columns, C_BORN_TIMESTAMP, get64(parts.start + 40))
+        and take64(columns, C_STORE_TIMESTAMP, parts.store_timestamp)
+        and take64(columns, C_PREPARED_OFFSET, get64(parts.retries + 4))
+        and (not wants[C_TOPIC] or push_text(&columns.texts[C_TOPIC], parts.topic))
+        and (not wants[C_MESSAGE_ID] or push_message_id(&columns.texts[C_MESSAGE_ID], parts))
+        and (not wants[C_TAGS] or push_text(&columns.texts[C_TAGS], facts.tags))
+        and (not wants[C_UNIQ_KEY] or push_text(&columns.texts[C_UNIQ_KEY], facts.uniq_key))
+        and (not wants[C_BORN_HOST] or push_host(&columns.texts[C_BORN_HOST], &columns.born_host, parts.born_host))
+        and (not wants[C_STORE_HOST] or push_host(&columns.texts[C_STORE_HOST], &columns.store_host, parts.store_host))
+        and (not wants[C_BODY] or push_raw(&columns.texts[C_BODY], parts.body))
+        and (not wants[C_KEY] or push_keys(columns, facts.keys))
     )
 
 
@@ -243,7 +260,6 @@ cdef int decode_range(
     const Levels *levels,
     const QueueNames *topics,
     int check_crc,
-    bint include_body,
     int64_t max_rows,
     int64_t left,
     Columns *columns,
@@ -256,12 +272,46 @@ cdef int decode_range(
         if reason != WHOLE:
             return reason
         if topics == NULL or find_queue(topics, parts.topic, 0, queue_hash(parts.topic, 0)) >= 0:
-            left -= parts.size if include_body else parts.size - parts.body.size
+            left -= decoded_size(columns, &parts)
             if columns.count > 0 and (left < 0 or columns.count >= max_rows):
                 return LIMIT
-            if not push_row(columns, &parts, data + stop, levels, include_body):
+            if not push_row(columns, &parts, data + stop, levels):
                 return -1
         place[0] += parts.head + parts.size
+
+
+cdef inline int64_t decoded_size(const Columns *columns, const Parts *parts) noexcept nogil:
+    return parts.size if columns.wants_text[C_BODY] else parts.size - parts.body.size
+
+
+cdef int decode_places(
+    const uint8_t *data,
+    Py_ssize_t size,
+    int64_t base,
+    const int64_t *places,
+    Py_ssize_t count,
+    Py_ssize_t *done,
+    const Levels *levels,
+    int64_t max_rows,
+    int64_t left,
+    Columns *columns,
+) noexcept nogil:
+    """The same for the records at given places."""
+    cdef Parts parts
+    cdef int reason
+    while done[0] < count:
+        if places[done[0]] < 0 or places[done[0]] > size:
+            return NO_RECORD
+        reason = record_at(data, places[done[0]], size, base, 0, &parts)
+        if reason != WHOLE:
+            return reason
+        left -= decoded_size(columns, &parts)
+        if columns.count > 0 and (left < 0 or columns.count >= max_rows):
+            return LIMIT
+        if not push_row(columns, &parts, data + size, levels):
+            return -1
+        done[0] += 1
+    return LIMIT
 
 
 def decode(
@@ -276,15 +326,16 @@ def decode(
     int64_t max_bytes=64 << 20,
     delay_levels_ms=(),
     int check_crc=0,
+    columns=None,
 ):
-    """The records of buffer[start:stop] (of these topics, if given) as columns.
+    """The records of buffer[start:stop] (of these topics, if given) as columns, or as those that are named.
 
     Ends early with LIMIT at `max_rows` messages, or before the message that would exceed `max_bytes` (the first
     message is always included); the caller continues at `end`. `check_crc` is a `types.Crc`: decoding also ends
     before a record that does not match its sums.
     """
     cdef Held held = Held(buffer)
-    cdef Columns columns
+    cdef Columns found
     cdef QueueNames wanted
     cdef Levels levels
     cdef Py_ssize_t position = start
@@ -295,11 +346,11 @@ def decode(
     check_range(start, stop, held.size)
     read_levels(delay_levels_ms, &levels)
     memset(&wanted, 0, sizeof(QueueNames))
-    memset(&columns, 0, sizeof(Columns))
+    memset(&found, 0, sizeof(Columns))
     try:
         if has_topics:
             want_topics(&wanted, kept)
-        open_columns(&columns)
+        open_columns(&found, columns, include_body)
         with nogil:
             reason = decode_range(
                 held.data,
@@ -309,17 +360,63 @@ def decode(
                 &levels,
                 &wanted if has_topics else NULL,
                 check_crc,
-                include_body,
                 max_rows,
                 left,
-                &columns,
+                &found,
             )
         if reason < 0:
             raise MemoryError
-        return Decoded(wrap_columns(&columns, include_body), columns.count, position, SCAN_STOPS[reason])
+        return Decoded(wrap_columns(&found), found.count, position, SCAN_STOPS[reason])
     finally:
-        free_columns(&columns)
+        free_columns(&found)
         free_names(&wanted)
+        free(levels.delays_ms)
+
+
+def decode_at(
+    buffer,
+    places,
+    int64_t base,
+    *,
+    bint include_body=True,
+    int64_t max_rows=65536,
+    int64_t max_bytes=64 << 20,
+    delay_levels_ms=(),
+    columns=None,
+):
+    """The records at these places of the buffer (an array of int64) as columns.
+
+    `end` is how many of them were decoded. Ends early as `decode` does, or before a place where no record begins.
+    """
+    cdef Held held = Held(buffer)
+    cdef Held wanted = Held(places)
+    cdef Columns found
+    cdef Levels levels
+    cdef Py_ssize_t done = 0
+    cdef int64_t left = min(max_bytes, <int64_t>MAX_DECODED_BYTES)
+    cdef int reason
+    read_levels(delay_levels_ms, &levels)
+    memset(&found, 0, sizeof(Columns))
+    try:
+        open_columns(&found, columns, include_body)
+        with nogil:
+            reason = decode_places(
+                held.data,
+                held.size,
+                base,
+                <const int64_t *>wanted.data,
+                wanted.size // 8,
+                &done,
+                &levels,
+                max_rows,
+                left,
+                &found,
+            )
+        if reason < 0:
+            raise MemoryError
+        return Decoded(wrap_columns(&found), found.count, done, SCAN_STOPS[reason])
+    finally:
+        free_columns(&found)
         free(levels.delays_ms)
 
 
@@ -332,8 +429,21 @@ cdef int want_topics(QueueNames *wanted, list topics) except -1:
     return 0
 
 
-cdef int open_columns(Columns *columns) except -1:
+cdef int open_columns(Columns *columns, names, bint include_body) except -1:
     cdef int i
+    for i in range(INT32_COLUMNS):
+        columns.wants32[i] = names is None or INT32_NAMES[i] in names
+    for i in range(INT64_COLUMNS):
+        columns.wants64[i] = names is None or INT64_NAMES[i] in names
+    for i in range(TEXT_COLUMNS):
+        columns.wants_text[i] = names is None or TEXT_NAMES[i].partition(".")[0] in names
+    columns.wants_text[C_BODY] = columns.wants_text[C_BODY] and include_body
+    columns.wants_facts = (
+        columns.wants64[C_TAGS_CODE]
+        or columns.wants_text[C_TAGS]
+        or columns.wants_text[C_UNIQ_KEY]
+        or columns.wants_text[C_KEY]
+    )
     columns.names = <Span *>malloc(MAX_PAIRS * sizeof(Span))
     columns.values = <Span *>malloc(MAX_PAIRS * sizeof(Span))
     columns.name_text = <uint8_t *>malloc(MAX_NAMES_SIZE)
@@ -364,18 +474,22 @@ cdef void free_columns(Columns *columns) noexcept:
     free(columns.name_text)
 
 
-cdef dict wrap_columns(Columns *columns, bint include_body):
+cdef dict wrap_columns(Columns *columns):
     cdef dict wrapped = {}
     cdef int i
     for i in range(INT32_COLUMNS):
-        wrapped[INT32_NAMES[i]] = Column("int32", columns.count, 0, None, None, block_of(&columns.int32s[i]))
+        if columns.wants32[i]:
+            wrapped[INT32_NAMES[i]] = Column("int32", columns.count, 0, None, None, block_of(&columns.int32s[i]))
     for i in range(INT64_COLUMNS):
-        wrapped[INT64_NAMES[i]] = Column("int64", columns.count, 0, None, None, block_of(&columns.int64s[i]))
+        if columns.wants64[i]:
+            wrapped[INT64_NAMES[i]] = Column("int64", columns.count, 0, None, None, block_of(&columns.int64s[i]))
     for i in range(TEXT_COLUMNS):
-        if i != C_BODY or include_body:
+        if columns.wants_text[i]:
             wrapped[TEXT_NAMES[i]] = wrap_texts(&columns.texts[i], "binary" if i == C_BODY else "utf8")
-    wrapped["keys"] = Column("list", columns.count, 0, None, block_of(&columns.key_offsets), None)
-    wrapped["properties"] = Column("map", columns.count, 0, None, block_of(&columns.pair_offsets), None)
+    if columns.wants_text[C_KEY]:
+        wrapped["keys"] = Column("list", columns.count, 0, None, block_of(&columns.key_offsets), None)
+    if columns.wants_text[C_NAME]:
+        wrapped["properties"] = Column("map", columns.count, 0, None, block_of(&columns.pair_offsets), None)
     return wrapped
 
 

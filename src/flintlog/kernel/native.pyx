@@ -10,7 +10,8 @@
     fast_dispatch.pxi        FastDispatch, index_insert
     keys.pxi        pack_keys, index_fill, index_link, index_entries
     fast_put.pxi    FastPut
-    columns.pxi     decode
+    columns.pxi     decode, decode_at
+    claims.pxi      claim, unclaimed, named_records, find_keys
     reading.pxi     collect, RecordBody
     checks.pxi      queue_runs, match_index, check_chains
     bytes.h crc32.h reading and writing of bytes, for all of them
@@ -254,5 +255,6 @@ include "fast_dispatch.pxi"
 include "keys.pxi"
 include "fast_put.pxi"
 include "columns.pxi"
+include "claims.pxi"
 include "reading.pxi"
 include "checks.pxi"

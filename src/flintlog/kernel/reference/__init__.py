@@ -4,7 +4,8 @@
 """
 
 from flintlog.kernel.reference.checks import check_chains, match_index, queue_runs
-from flintlog.kernel.reference.columns import Decoded, decode
+from flintlog.kernel.reference.claims import claim, find_keys, named_records, unclaimed
+from flintlog.kernel.reference.columns import Decoded, decode, decode_at
 from flintlog.kernel.reference.encoder import Encoder
 from flintlog.kernel.reference.fast_dispatch import FastDispatch, index_insert
 from flintlog.kernel.reference.fast_put import FastPut
@@ -26,10 +27,13 @@ __all__ = [
     "Scan",
     "Tail",
     "check_chains",
+    "claim",
     "collect",
     "count_entries",
     "crc32",
     "decode",
+    "decode_at",
+    "find_keys",
     "find_record",
     "index_entries",
     "index_fill",
@@ -38,8 +42,10 @@ __all__ = [
     "index_link",
     "match_index",
     "name",
+    "named_records",
     "pack_keys",
     "queue_runs",
     "scan",
+    "unclaimed",
     "written_end",
 ]

@@ -1,9 +1,9 @@
-"""A range of the log as columns in Arrow's layout, one for each field of a stored message."""
+"""Records of the log as columns in Arrow's layout, one for each field of a stored message."""
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from flintlog.format.message_id import format_host
@@ -69,7 +69,8 @@ class _Texts:
 class _Columns:
     """All columns of one decoding."""
 
-    def __init__(self, include_body: bool) -> None:
+    def __init__(self, include_body: bool, wanted: Collection[str] | None) -> None:
+        self._wanted = wanted
         self._int32 = {name: array("i") for name in _INT32_FIELDS}
         self._int64 = {name: array("q") for name in _INT64_FIELDS}
         self._texts = {
@@ -122,7 +123,14 @@ class _Columns:
         columns["properties"] = Column("map", self.count, 0, None, self._property_offsets.tobytes(), None)
         columns["properties.key"] = self._names.column()
         columns["properties.value"] = self._values.column()
-        return columns
+        return {name: columns[name] for name in columns if self._is_wanted(name.partition(".")[0])}
+
+    def _is_wanted(self, name: str) -> bool:
+        return self._wanted is None or name in self._wanted
+
+    @property
+    def with_body(self) -> bool:
+        return self._body is not None and self._is_wanted("body")
 
 
 def decode(
@@ -137,26 +145,61 @@ def decode(
     max_bytes: int = 64 << 20,
     delay_levels_ms: Sequence[int] = (),
     check_crc: int = Crc.NONE,
+    columns: Collection[str] | None = None,
 ) -> Decoded:
-    """The records of buffer[start:stop] (of these topics, if given) as columns.
+    """The records of buffer[start:stop] (of these topics, if given) as columns, or as those that are named.
 
     Ends early with LIMIT at `max_rows` messages, or before the message that would exceed `max_bytes` (the first
     message is always included); the caller continues at `end`. `check_crc` is a `types.Crc`: decoding also ends
     before a record that does not match its sums.
     """
-    columns = _Columns(include_body)
+    found = _Columns(include_body, columns)
     left = min(max_bytes, MAX_DECODED_BYTES)
     with memoryview(buffer).cast("B") as view:
         check_range(view, start, stop)
         position = start
         while not isinstance(record := record_at(view, position, stop, base, check_crc), ScanStop):
             if topics is None or record.topic_bytes in topics:
-                left -= record.size - (0 if include_body else len(record.body))
-                if columns.count and (left < 0 or columns.count >= max_rows):
-                    return Decoded(columns.columns(), columns.count, position, ScanStop.LIMIT)
-                columns.add(record, delay_levels_ms)
+                left -= _decoded_size(found, record)
+                if found.count and (left < 0 or found.count >= max_rows):
+                    return Decoded(found.columns(), found.count, position, ScanStop.LIMIT)
+                found.add(record, delay_levels_ms)
             position = place_after(record, base)
-    return Decoded(columns.columns(), columns.count, position, record)
+    return Decoded(found.columns(), found.count, position, record)
+
+
+def decode_at(
+    buffer: Buffer,
+    places: array[int],
+    base: int,
+    *,
+    include_body: bool = True,
+    max_rows: int = 65536,
+    max_bytes: int = 64 << 20,
+    delay_levels_ms: Sequence[int] = (),
+    columns: Collection[str] | None = None,
+) -> Decoded:
+    """The records at these places of the buffer (an array of int64) as columns.
+
+    `end` is how many of them were decoded. Ends early as `decode` does, or before a place where no record begins.
+    """
+    found = _Columns(include_body, columns)
+    left = min(max_bytes, MAX_DECODED_BYTES)
+    with memoryview(buffer).cast("B") as view:
+        for done, place in enumerate(places):
+            is_inside = 0 <= place <= len(view)
+            record = record_at(view, place, len(view), base) if is_inside else ScanStop.NO_RECORD
+            if isinstance(record, ScanStop):
+                return Decoded(found.columns(), found.count, done, record)
+            left -= _decoded_size(found, record)
+            if found.count and (left < 0 or found.count >= max_rows):
+                return Decoded(found.columns(), found.count, done, ScanStop.LIMIT)
+            found.add(record, delay_levels_ms)
+    return Decoded(found.columns(), found.count, len(places), ScanStop.LIMIT)
+
+
+def _decoded_size(found: _Columns, record: Record) -> int:
+    return record.size if found.with_body else record.size - len(record.body)
 
 
 def _bitmap(present: list[bool]) -> bytes:
