@@ -2,13 +2,16 @@
 
 The driver lists the log's files, finds its end and plans splits; tasks map their file and read their split. Nothing is
 written and no lock is taken, so the store may be running meanwhile; messages put after the planning are not read.
-Push-down is offered only with the option `pushdown`: with Spark's default settings a reader that offers it fails.
+
+Spark refuses a reader that takes filters where `spark.sql.python.filterPushdown.enabled` is off, and does not tell a
+source whether it is. But it asks for filters in a process of its own, so only a reader that is made there takes them.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator, MutableMapping, Sequence
-from dataclasses import replace
+from typing import Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import (
@@ -17,26 +20,25 @@ from pyspark.sql.datasource import (
     DataSourceStreamReader,
     DataSourceStreamWriter,
     DataSourceWriter,
-    EqualTo,
     Filter,
-    GreaterThan,
-    GreaterThanOrEqual,
-    In,
     InputPartition,
 )
-from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
 from flintlog.errors import InvalidConfig
+from flintlog.pipeline.reading.filters import EVERYTHING, parse_filter
 from flintlog.pipeline.reading.known_topics import check_topics
 from flintlog.pipeline.reading.logs import Log, find_end, find_logs, is_glob
 from flintlog.pipeline.reading.options import EARLIEST, LATEST, SourceOptions, check_kind, parse_source_options, resolve
-from flintlog.pipeline.reading.partitions import plan, start_at_time
+from flintlog.pipeline.reading.partitions import plan, start_at_time, stop_at_time
 from flintlog.pipeline.reading.rows import RowShape
-from flintlog.pipeline.reading.split_partition import SplitPartition, check_start, read_declared
+from flintlog.pipeline.reading.split_partition import SplitPartition, check_start, read_declared, reading_of
 from flintlog.pipeline.sink.sink_options import parse_sink_options
 
 NAME = "flintlog"
+_PUSHING: Final = "pyspark.sql.worker.data_source_pushdown_filters"
+"""The program that Spark runs to ask a reader which filters it takes."""
 
 
 class FlintlogSource(DataSource):
@@ -68,17 +70,15 @@ class FlintlogSource(DataSource):
         return from_arrow_schema(self.shape.declared(), prefer_timestamp_ntz=False)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        self._check_schema(schema)
         check_kind(self.asked, is_streaming=False)
-        kind = PushdownReader if self.asked.pushdown else BatchReader
-        return kind(self.asked, self.shape)
+        kind = PushdownReader if self.asked.pushdown and _is_pushing() else BatchReader
+        return kind(self.asked, self._shape_of(schema), _arrow(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         from flintlog.pipeline.reading.stream import make_stream_reader
 
-        self._check_schema(schema)
         check_kind(self.asked, is_streaming=True)
-        return make_stream_reader(self.asked, self.shape)
+        return make_stream_reader(self.asked, self._shape_of(schema), _arrow(schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         from flintlog.pipeline.sink.sink import BatchWriter, check_sink
@@ -94,24 +94,35 @@ class FlintlogSource(DataSource):
         check_sink(asked, schema, overwrite=overwrite)
         return StreamWriter(asked)
 
-    def _check_schema(self, schema: StructType) -> None:
-        if schema.fieldNames() != [name for name, _ in self.shape.columns()]:
-            raise InvalidConfig("the columns of a store cannot be chosen by a schema", advice="select them afterwards")
+    def _shape_of(self, schema: StructType) -> RowShape:
+        """The columns of a schema: ours, or one of the user's that names some of them."""
+        return self.shape.of_schema((field.name, field.dataType.simpleString()) for field in schema)
+
+
+def _arrow(schema: StructType) -> pa.Schema:
+    """The schema as Spark expects it of batches."""
+    return to_arrow_schema(schema, timezone="UTC")
+
+
+def _is_pushing() -> bool:
+    """Whether this process was started, or forked, to ask a reader which filters it takes."""
+    started = getattr(sys.modules.get("__main__"), "__spec__", None)
+    return _PUSHING in sys.modules or getattr(started, "name", None) == _PUSHING
 
 
 class BatchReader(DataSourceReader):
     """Reads the logs up to their present ends."""
 
-    def __init__(self, asked: SourceOptions, shape: RowShape) -> None:
+    def __init__(self, asked: SourceOptions, shape: RowShape, declared: pa.Schema | None = None) -> None:
         self.asked = asked
         self.shape = shape
-        self._named = asked.topics or ()
-        """The topics that the user named, other than those of a filter; they must exist."""
+        self.declared = shape.declared() if declared is None else declared
+        self.wanted = EVERYTHING
 
     def partitions(self) -> Sequence[InputPartition]:
         logs = find_logs(self.asked.paths, strict=self.asked.fail_on_data_loss)
         if self.asked.fail_on_data_loss:
-            check_topics(self._named, logs)
+            check_topics(self.asked.topics or (), logs)
         brokers = [log.broker for log in logs]
         ranges = [self._range(log, brokers) for log in logs]
         planned = plan(ranges, split_bytes=self.asked.split_bytes, least_count=self.asked.min_partitions)
@@ -130,30 +141,27 @@ class BatchReader(DataSourceReader):
             )
         if asked.starting_timestamp is not None:
             start = max(start, start_at_time(log, asked.starting_timestamp))
-        return log, max(start, log.first), min(stop, end)
+        if asked.ending_timestamp is not None:
+            stop = min(stop, stop_at_time(log, asked.ending_timestamp, end))
+        places = self.wanted.range_of("physical_offset")
+        return log, max(start, log.first, places.first), min(stop, end, places.last + 1)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if isinstance(partition, SplitPartition):
-            yield from read_declared(self.asked, self.shape, partition.value)
+            yield from read_declared(reading_of(self.asked, self.shape, self.wanted), partition.value, self.declared)
 
 
 class PushdownReader(BatchReader):
-    """The same, but reads less for queries on topics, or on messages from a time or an offset on."""
+    """The same, but reads only what the filters of a query ask for."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
+        """Take filters, and return those that Spark has to apply (again)."""
         for each in filters:
-            if not self._take(each):
+            found = parse_filter(each, self.shape)
+            if found is None:
                 yield each
-
-    def _take(self, given: Filter) -> bool:
-        """Whether a filter is applied completely here; one that only narrows the range is applied again by Spark."""
-        if isinstance(given, (EqualTo, In)) and given.attribute == ("topic",):
-            values = given.value if isinstance(given, In) else (given.value,)
-            known = self.asked.topics
-            topics = tuple(str(value) for value in values if value is not None and (known is None or value in known))
-            self.asked = replace(self.asked, topics=topics)
-            return True
-        if isinstance(given, (GreaterThan, GreaterThanOrEqual)) and given.attribute == ("store_timestamp",):
-            since = max(int(given.value), self.asked.starting_timestamp or 0)
-            self.asked = replace(self.asked, starting_timestamp=since)
-        return False
+                continue
+            wanted, is_exact = found
+            self.wanted = self.wanted.both(wanted)
+            if not is_exact:
+                yield each

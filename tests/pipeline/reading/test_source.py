@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -90,9 +91,66 @@ def test_topics_and_time_choose_rows(spark: SparkSession, store: Path) -> None:
     frame = read(spark, store, topics="payments", startingTimestamp=middle)
     expected = [row for row in rows if row["topic"] == "payments" and int(str(row["store_timestamp"])) >= middle]
     assert frame.count() == len(expected)
-    pushed = read(spark, store, pushdown="true").where(f"topic = 'orders' and store_timestamp >= {middle}")
-    others = [row for row in rows if row["topic"] == "orders" and int(str(row["store_timestamp"])) >= middle]
-    assert pushed.count() == len(others)
+    before = read(spark, store, topicPattern="pay.*", endingTimestamp=middle, columns="store_timestamp")
+    earlier = [row for row in rows if row["topic"] == "payments" and int(str(row["store_timestamp"])) < middle]
+    assert before.count() == len(earlier)
+    keyed = read(spark, store, keys="k57,k58,k-none", columns="keys").collect()
+    assert sorted(row["keys"] for row in keyed) == [["k57", "all"], ["k58", "all"]]
+
+
+def test_a_schema_chooses_columns_and_their_order(spark: SparkSession, store: Path) -> None:
+    frame = spark.read.format("flintlog").schema("body binary, topic string, keys array<string>").load(str(store))
+    assert frame.columns == ["body", "topic", "keys"]
+    expected = [(row["body"], row["topic"], row["keys"]) for row in own_rows(store)]
+    assert [(bytes(row.body), row.topic, row["keys"]) for row in frame.collect()] == expected
+    kafka = spark.read.format("flintlog").option("schema", "kafka").schema("offset bigint, key binary").load(str(store))
+    assert {row.offset for row in kafka.collect()} == {row["queue_offset"] for row in own_rows(store)}
+
+
+@pytest.mark.parametrize(
+    ("schema", "expected"),
+    [
+        ("topic string, tipoc string", "the schema names 'tipoc', which is no column (there are: topic, queue_id"),
+        ("topic binary", "the schema says that topic is binary (it is string)"),
+    ],
+)
+def test_a_schema_with_other_columns_is_refused(spark: SparkSession, store: Path, schema: str, expected: str) -> None:
+    with pytest.raises(PySparkException) as caught:
+        spark.read.format("flintlog").schema(schema).load(str(store)).collect()
+    assert expected in str(caught.value)
+
+
+def left_to_spark(frame: DataFrame) -> set[str]:
+    """The columns of the conditions that Spark applies itself."""
+    plan = frame._jdf.queryExecution().optimizedPlan().toString()
+    return set(re.findall(r"(\w+)#\d+L? [=<>]", plan))
+
+
+FILTERS = (
+    "topic = 'payments'",
+    "topic in ('payments', 'nothing') and queue_id = 1 and queue_offset between 5 and 20",
+    "topic like 'ord%' and body is not null",
+    "uniq_key = 'none' or topic = 'orders'",
+    "physical_offset > 60000 and store_timestamp > 1",
+)
+
+
+def test_filters_choose_the_same_rows_with_push_down_on_and_off(spark: SparkSession, store: Path) -> None:
+    setting = "spark.sql.python.filterPushdown.enabled"
+    assert spark.conf.get(setting) == "true"
+    try:
+        for condition in FILTERS:
+            found = []
+            for is_on in ("true", "false"):
+                spark.conf.set(setting, is_on)
+                frame = read(spark, store).where(condition).select("physical_offset", "topic", "body")
+                found.append([tuple(row) for row in frame.orderBy("physical_offset").collect()])
+            assert found[0] == found[1] and found[0], condition
+        spark.conf.set(setting, "true")
+        assert left_to_spark(read(spark, store).where("topic = 'payments' and tags = 'paid'")) == {"tags"}
+        assert left_to_spark(read(spark, store, pushdown="false").where("topic = 'payments'")) == {"topic"}
+    finally:
+        spark.conf.set(setting, "true")
 
 
 def test_bodies_are_unpacked_when_asked(spark: SparkSession, store: Path) -> None:
@@ -162,6 +220,9 @@ def complaint(spark: SparkSession, path: Path, **options: object) -> str:
         ({"startingOffsets": "{"}, "option startingOffsets = '{' (earliest, latest, a physical offset"),
         ({"startingOffsets": '{"x": 1}'}, "option startingOffsets names 'x', which is none of the stores"),
         ({"columns": "topic,tipoc"}, "option columns names 'tipoc', which is no column"),
+        ({"topics": "orders", "topicPattern": "o.*"}, "options topics and topicPattern exclude each other"),
+        ({"topicPattern": "("}, "option topicPattern = '(' (no regular expression"),
+        ({"minBytesPerTrigger": "1m"}, "option minBytesPerTrigger is for streams"),
         ({"schema": "avro"}, "option schema = 'avro' (record or kafka)"),
         ({"minPartitions": "0"}, "option minPartitions = '0' (a whole number above 0)"),
         (
@@ -189,7 +250,7 @@ def test_a_topic_that_is_not_there_is_named_and_a_filter_finds_nothing(spark: Sp
     assert "there are no messages of topic oders" in said
     assert "did you mean orders?" in said
     assert read(spark, store, topics="oders", failOnDataLoss="false").count() == 0
-    assert read(spark, store, pushdown="true").where("topic = 'oders'").count() == 0
+    assert read(spark, store).where("topic = 'oders'").count() == 0
 
 
 def test_a_truncated_segment_is_named_and_what_is_there_is_read_when_asked(

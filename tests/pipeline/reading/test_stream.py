@@ -133,6 +133,32 @@ def test_offsets_as_spark_4_1_asks_for_them(tmp_path: Path) -> None:
     assert rows == 100
 
 
+def test_a_batch_waits_for_enough_bytes_but_not_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1000.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    store = lengths(tmp_path / "store", 10, 100)
+    asked = reader(store, startingOffsets="earliest", minBytesPerTrigger="5k", maxTriggerDelay="30s")
+    start = asked.initialOffset()
+    assert asked.latestOffset(start) == start
+    lengths(store, 40, 100)
+    enough = asked.latestOffset(start)
+    assert bodies(asked, start, enough) == 50
+    lengths(store, 1, 100)
+    assert asked.latestOffset(enough) == enough
+    now += 31
+    assert bodies(asked, enough, asked.latestOffset(enough)) == 1
+    asked = reader(store, startingOffsets="earliest", minBytesPerTrigger="1m")
+    asked.prepareForTriggerAvailableNow()
+    assert bodies(asked, start, asked.latestOffset(asked.initialOffset())) == 51
+
+
+def test_a_stream_reads_the_topics_of_a_pattern(tmp_path: Path) -> None:
+    store = fill(tmp_path / "store", 30)
+    asked = reader(store, startingOffsets="earliest", topicPattern="pay.*")
+    start = asked.initialOffset()
+    assert bodies(asked, start, asked.latestOffset(start)) == 10
+
+
 def test_a_log_that_was_cut_below_what_was_read_is_an_error(tmp_path: Path) -> None:
     store = fill(tmp_path / "store", 10)
     asked = reader(store, startingOffsets="earliest")

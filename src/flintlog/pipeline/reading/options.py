@@ -7,19 +7,21 @@ invalid value raises one clear error that names the option.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from flintlog.derive.splits import SPLIT_BYTES
 from flintlog.errors import InvalidConfig
 from flintlog.store.options.option import did_you_mean
 
+SPLIT_BYTES: Final = 128 * 1024 * 1024
 EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
 _EARLIEST_NUMBER: Final = -2
 _LATEST_NUMBER: Final = -1
 _UNITS: Final = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+_SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 _OTHER_WORDS: Final = {"kb": "k", "kib": "k", "mb": "m", "mib": "m", "gb": "g", "gib": "g"}
 
 OF_SPARK: Final = frozenset({"queryname", "checkpointlocation", "outputmode", "serialization.format"})
@@ -38,18 +40,23 @@ class SourceOptions:
     paths: tuple[str, ...]
     schema: str = "record"
     topics: tuple[str, ...] | None = None
+    topic_pattern: str | None = None
+    keys: tuple[str, ...] | None = None
     starting_offsets: Offsets | None = None
     ending_offsets: Offsets | None = None
     starting_timestamp: int | None = None
-    min_partitions: int = 1
+    ending_timestamp: int | None = None
+    min_partitions: int | None = None
     split_bytes: int = SPLIT_BYTES
     max_bytes_per_trigger: int | None = None
+    min_bytes_per_trigger: int | None = None
+    max_trigger_delay_s: float = 15 * 60
     columns: tuple[str, ...] | None = None
     include_body: bool = True
     decompress: bool = False
     verify_crc: bool = False
     fail_on_data_loss: bool = True
-    pushdown: bool = False
+    pushdown: bool = True
 
 
 def parse_source_options(given: Mapping[str, str]) -> SourceOptions:
@@ -70,15 +77,24 @@ def parse_source_options(given: Mapping[str, str]) -> SourceOptions:
         option = known[lowered]
         field, parse = _OPTIONS[option]
         values[field] = _parsed(option, text, parse)
+    if "topics" in values and "topic_pattern" in values:
+        raise InvalidConfig("options topics and topicPattern exclude each other", advice="give one of them")
     return SourceOptions(**values)  # type: ignore[arg-type]  # each parser gives its field's type
 
 
 def check_kind(asked: SourceOptions, *, is_streaming: bool) -> None:
     """Refuse options that would have no effect."""
-    if is_streaming and asked.ending_offsets is not None:
-        raise InvalidConfig("option endingOffsets is not for streams", advice="a stream has no end")
-    if not is_streaming and asked.max_bytes_per_trigger is not None:
-        raise InvalidConfig("option maxBytesPerTrigger is for streams", advice="a batch reads all of its range")
+    if is_streaming:
+        for option, value in (("endingOffsets", asked.ending_offsets), ("endingTimestamp", asked.ending_timestamp)):
+            if value is not None:
+                raise InvalidConfig(f"option {option} is not for streams", advice="a stream has no end")
+        return
+    for option, value in (
+        ("maxBytesPerTrigger", asked.max_bytes_per_trigger),
+        ("minBytesPerTrigger", asked.min_bytes_per_trigger),
+    ):
+        if value is not None:
+            raise InvalidConfig(f"option {option} is for streams", advice="a batch reads all of its range")
 
 
 def _parsed(option: str, text: str, parse: Callable[[str], Value]) -> Value:
@@ -114,18 +130,30 @@ def _texts(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
-def _topics(text: str) -> tuple[str, ...]:
-    found = _texts(text)
-    if not found:
-        raise ValueError("at least one topic, separated by commas")
-    return found
+def _some(what: str) -> Callable[[str], tuple[str, ...]]:
+    def parse(text: str) -> tuple[str, ...]:
+        found = _texts(text)
+        if not found:
+            raise ValueError(f"at least one {what}, separated by commas")
+        return found
+
+    return parse
 
 
-def _columns(text: str) -> tuple[str, ...]:
-    found = _texts(text)
-    if not found:
-        raise ValueError("at least one column, separated by commas")
-    return found
+def _pattern(text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise ValueError(f"no regular expression: {error}") from None
+    return text
+
+
+def _seconds(text: str) -> float:
+    """A length of time, as Spark writes it: 500ms, 30s, 15m, 1h."""
+    found = re.fullmatch(r"(\d+)\s*(ms|s|m|min|h|d)", text.strip().lower())
+    if found is None:
+        raise ValueError("a length of time such as 30s, 15m or 1h")
+    return int(found[1]) * _SECONDS[found[2]]
 
 
 def _truth(text: str) -> bool:
@@ -182,14 +210,19 @@ def _offsets(text: str) -> Offsets:
 
 _OPTIONS: Final[Mapping[str, tuple[str, Callable[[str], object]]]] = {
     "schema": ("schema", _schema),
-    "topics": ("topics", _topics),
+    "topics": ("topics", _some("topic")),
+    "topicPattern": ("topic_pattern", _pattern),
+    "keys": ("keys", _some("key")),
     "startingOffsets": ("starting_offsets", _offsets),
     "endingOffsets": ("ending_offsets", _offsets),
     "startingTimestamp": ("starting_timestamp", _milliseconds),
+    "endingTimestamp": ("ending_timestamp", _milliseconds),
     "minPartitions": ("min_partitions", _count),
     "splitBytes": ("split_bytes", _bytes),
     "maxBytesPerTrigger": ("max_bytes_per_trigger", _bytes),
-    "columns": ("columns", _columns),
+    "minBytesPerTrigger": ("min_bytes_per_trigger", _bytes),
+    "maxTriggerDelay": ("max_trigger_delay_s", _seconds),
+    "columns": ("columns", _some("column")),
     "includeBody": ("include_body", _truth),
     "decompress": ("decompress", _truth),
     "verifyCrc": ("verify_crc", _truth),

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePath
+from typing import Final
 
 from flintlog import kernel
+from flintlog.derive.log_files import LogFile
 from flintlog.derive.splits import LOOK_BACK_BYTES, Split, Window, plan_splits
 from flintlog.disk.media.source import ByteSource, MappedSource
 from flintlog.maintenance.inspect.delay_levels import DelayLevels
 from flintlog.pipeline.reading.logs import Log, levels_of, open_source
 
 LOOK_AHEAD_BYTES = LOOK_BACK_BYTES
+LEAST_BYTES: Final = 8 * 1024 * 1024
+"""A log is not cut into smaller pieces for the sake of cores: each piece looks back for its first record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +30,12 @@ class LogSplit:
     levels: DelayLevels = field(default_factory=DelayLevels)
 
 
-def plan(logs: Sequence[tuple[Log, int, int]], *, split_bytes: int, least_count: int) -> list[LogSplit]:
-    """Splits of each log's [start, stop)."""
+def plan(logs: Sequence[tuple[Log, int, int]], *, split_bytes: int, least_count: int | None) -> list[LogSplit]:
+    """Splits of each log's [start, stop): at least `least_count`, or one for each core where the log allows it."""
     levels = {log.uri: levels_of(log) for log, _, _ in logs}
     total = sum(max(0, stop - start) for _, start, stop in logs) or 1
+    if least_count is None:
+        least_count = max(1, min(len(os.sched_getaffinity(0)), total // LEAST_BYTES))
     return [
         LogSplit(log.broker, log.uri, split, levels[log.uri])
         for log, start, stop in logs
@@ -59,12 +66,28 @@ def window_of(source: ByteSource, folder: PurePath, split: Split, *, to_end: boo
 
 def start_at_time(log: Log, timestamp_ms: int) -> int:
     """Where to begin so that nothing stored at or after a time is missed: the last file that begins before it."""
-    source, path = open_source(log.uri)
     start = log.first
     for file in log.files[1:]:
-        head = source.view(path / file.name, 0, min(file.size, LOOK_AHEAD_BYTES))
-        seen = kernel.scan(head, 0, len(head), file.base, max_count=1)
-        if not seen.count or seen.row(0).store_timestamp >= timestamp_ms:
+        first = _first_time(log, file)
+        if first is None or first >= timestamp_ms:
             break
         start = file.base
     return start
+
+
+def stop_at_time(log: Log, timestamp_ms: int, end: int) -> int:
+    """Where to end so that nothing stored before a time is missed: the first file that begins at it or later."""
+    for file in reversed(log.files):
+        first = _first_time(log, file) if file.base < end else None
+        if first is not None and first < timestamp_ms:
+            break
+        end = min(end, file.base)
+    return end
+
+
+def _first_time(log: Log, file: LogFile) -> int | None:
+    """The store time of a file's first record."""
+    source, path = open_source(log.uri)
+    head = source.view(path / file.name, 0, min(file.size, LOOK_AHEAD_BYTES))
+    seen = kernel.scan(head, 0, len(head), file.base, max_count=1)
+    return seen.row(0).store_timestamp if seen.count else None

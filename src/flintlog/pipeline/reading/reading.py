@@ -6,34 +6,20 @@ Python object on the way.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from flintlog import kernel
-from flintlog.derive.columns import to_record_batch
-from flintlog.derive.sealing import is_sealed
-from flintlog.derive.splits import Gap, Window, first_record, scan_split
-from flintlog.errors import DamagedRecord, DamagedStore
 from flintlog.format.record import SCHEDULE_TOPIC
 from flintlog.format.sys_flag import TRANSACTION_MASK, TransactionType
-from flintlog.kernel import Crc, Decoded, ScanStop
-from flintlog.pipeline.reading.partitions import LogSplit, load_window
-from flintlog.pipeline.reading.rows import RowShape, decompressed
+from flintlog.pipeline.reading.decoding import Decoding
+from flintlog.pipeline.reading.filters import ALL, EVERYTHING, Range, Wanted
+from flintlog.pipeline.reading.narrow import read_narrowed
+from flintlog.pipeline.reading.partitions import LogSplit
+from flintlog.pipeline.reading.rows import BODY, RowShape, decompressed
 from flintlog.store.log.batch_markers import MARKER_TOPIC
-
-BATCH_ROWS = 16_384
-BATCH_BYTES = 16 * 1024 * 1024
-
-_SEEN = {
-    ScanStop.BAD_CRC: "a body does not match its CRC",
-    ScanStop.BAD_LENGTH: "a record's lengths do not add up",
-    ScanStop.BAD_OFFSET: "a record says that it belongs elsewhere",
-    ScanStop.SHORT: "a record is longer than its file",
-    ScanStop.BAD_RECORD_CRC: "a record does not match the CRC over all of it",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,93 +29,50 @@ class Reading:
     shape: RowShape
     topics: tuple[str, ...] | None = None
     starting_timestamp: int | None = None
+    ending_timestamp: int | None = None
     decompress: bool = False
     verify_crc: bool = False
     fail_on_data_loss: bool = True
+    wanted: Wanted = EVERYTHING
+    """What a query's filters ask for, besides the options."""
     passed: list[int] = field(default_factory=list, compare=False)
     """The physical offsets of damaged places that were passed over, where data loss is allowed."""
 
     def read(self, planned: LogSplit) -> Iterator[pa.RecordBatch]:
         """The rows of the records that begin in a split."""
-        pieces = self._decode_checked(planned) if self.verify_crc else self._decode(planned)
-        for decoded in pieces:
-            records = with_known_times(to_record_batch(decoded), planned.levels.known)
-            if self.topics is None:
-                records = without_markers(records)
-            if self.starting_timestamp is not None:
-                records = records.filter(pc.greater_equal(records.column("store_timestamp"), self.starting_timestamp))
-            if self.decompress:
-                records = decompressed(records, lenient=not self.fail_on_data_loss)
-            if records.num_rows:
-                yield self.shape.batch(records, planned.broker)
+        decoding = Decoding(planned, self._chosen(), self._fields(), self.fail_on_data_loss, self.passed)
+        for records in decoding.scan_checked() if self.verify_crc else read_narrowed(decoding):
+            rows = self._finished(records, planned)
+            if rows.num_rows:
+                yield self.shape.batch(rows, planned.broker)
 
-    def _decode(self, planned: LogSplit) -> Iterator[Decoded]:
-        window, split = load_window(planned), planned.split
-        position = first_record(window, split)
-        until = split.stop
-        while position < split.stop:
-            decoded = self._decode_piece(window, position, until, planned.levels.lengths_ms)
-            if decoded.count:
-                yield decoded
-            position, until = window.base + decoded.end, split.stop
-            if decoded.reason is ScanStop.BLANK:
-                return
-            if decoded.reason is ScanStop.LIMIT or position >= split.stop:
-                continue
-            until = position + _whole_size(window, position)  # the last record may end in the next split
-            if until > position:
-                continue
-            if decoded.reason is ScanStop.SHORT and not window.is_whole:
-                window, until = load_window(planned, to_end=True), split.stop
-                continue
-            position, until = self._pass_gap(window, planned, position, decoded.reason), split.stop
+    def _finished(self, records: pa.RecordBatch, planned: LogSplit) -> pa.RecordBatch:
+        if "tags_code" in records.schema.names:
+            records = with_known_times(records, planned.levels.known)
+        if self.topics is None:
+            records = without_markers(records)
+        return decompressed(records, lenient=not self.fail_on_data_loss) if self.decompress else records
 
-    def _decode_checked(self, planned: LogSplit) -> Iterator[Decoded]:
-        """The same, after a check of the CRC of every body and, where records have one, of the whole record."""
-        window = load_window(planned, to_end=True)
-        first = first_record(window, planned.split)
-        checked = Crc.RECORD if is_sealed(window.view, first - window.base, window.base) else Crc.BODY
-        for piece in scan_split(window, planned.split, check_crc=checked, start=first):
-            if isinstance(piece, Gap):
-                self._refuse(planned, piece.start, piece.reason)
-                continue
-            position, stop = piece.row(0).physical_offset, window.base + piece.end
-            while position < stop:
-                decoded = self._decode_piece(window, position, stop, planned.levels.lengths_ms)
-                if decoded.count:
-                    yield decoded
-                position = window.base + decoded.end
+    def _chosen(self) -> Wanted:
+        """What the filters and the options ask for together."""
+        named = None if self.topics is None else frozenset(self.topics)
+        ranges = {}
+        if self.starting_timestamp is not None or self.ending_timestamp is not None:
+            first = ALL.first if self.starting_timestamp is None else self.starting_timestamp
+            last = ALL.last if self.ending_timestamp is None else self.ending_timestamp - 1
+            ranges["store_timestamp"] = Range(first, last)
+        return self.wanted.both(Wanted(topics=named, ranges=ranges))
 
-    def _decode_piece(self, window: Window, start: int, stop: int, levels_ms: Sequence[int]) -> Decoded:
-        return kernel.decode(
-            window.view,
-            start - window.base,
-            min(stop - window.base, len(window.view)),
-            window.base,
-            include_body=self.shape.needs_body,
-            topics=None if self.topics is None else frozenset(topic.encode() for topic in self.topics),
-            max_rows=BATCH_ROWS,
-            max_bytes=BATCH_BYTES,
-            delay_levels_ms=levels_ms,
-        )
-
-    def _pass_gap(self, window: Window, planned: LogSplit, position: int, reason: ScanStop) -> int:
-        self._refuse(planned, position, reason)
-        found = kernel.find_record(window.view, position + 1 - window.base, len(window.view), window.base)
-        return planned.split.stop if found < 0 else window.base + found
-
-    def _refuse(self, planned: LogSplit, position: int, reason: ScanStop) -> None:
-        """Raise an error for a gap, unless data loss is allowed."""
-        if not self.fail_on_data_loss:
-            self.passed.append(position)
-            return
-        kind = DamagedRecord if reason in (ScanStop.BAD_CRC, ScanStop.BAD_RECORD_CRC) else DamagedStore
-        raise kind(
-            f"the log is damaged: {_SEEN.get(reason, 'no record begins here')}",
-            path=f"{planned.uri}/{planned.split.file.name}",
-            offset=position,
-            advice="option failOnDataLoss=false reads what is around it; `flintlog verify` says what is lost",
-        )
+    def _fields(self) -> frozenset[str]:
+        """The fields of a record that the rows are made from."""
+        fields = set(self.shape.fields())
+        if "tags_code" in fields:
+            fields |= {"topic", "queue_id"}
+        if self.topics is None:
+            fields |= {"topic", "sys_flag"}
+        if self.decompress and BODY in fields:
+            fields |= {"sys_flag", "physical_offset"}
+        return frozenset(fields)
 
 
 def with_known_times(records: pa.RecordBatch, known_levels: frozenset[int]) -> pa.RecordBatch:
@@ -150,10 +93,3 @@ def without_markers(records: pa.RecordBatch) -> pa.RecordBatch:
     if not pc.any(pc.equal(flags, int(TransactionType.ROLLBACK))).as_py():
         return records
     return records.filter(pc.not_equal(records.column("topic"), MARKER_TOPIC))
-
-
-def _whole_size(window: Window, position: int) -> int:
-    """The size of the record at a physical offset; 0 when none begins there."""
-    place = position - window.base
-    seen = kernel.scan(window.view, place, len(window.view), window.base, max_count=1)
-    return seen.end - place if seen.count else 0

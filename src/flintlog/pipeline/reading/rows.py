@@ -16,7 +16,8 @@ Kafka use, so that they work here. With several stores the first column is the b
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from typing import Final
 
 import pyarrow as pa
@@ -54,6 +55,15 @@ _ARROW_TYPES: Final = {
     "array<struct<key:string,value:binary>>": pa.list_(pa.field("element", _HEADER, False)),
 }
 _LOG_APPEND_TIME: Final = 1
+_KAFKA_FIELDS: Final = {
+    "key": "keys",
+    "value": BODY,
+    "partition": "queue_id",
+    "offset": "queue_offset",
+    "timestamp": "store_timestamp",
+    "headers": "properties",
+}
+"""The field of the record that a column of Kafka's is made from, where it has another name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +87,25 @@ class RowShape:
         """Names and Spark's types, in the order of the schema."""
         return [each for each in self._all() if self.chosen is None or each[0] in self.chosen]
 
-    @property
-    def needs_body(self) -> bool:
-        """Whether bodies have to be read at all."""
-        return any(name in (BODY, "value") for name, _ in self.columns())
+    def fields(self) -> frozenset[str]:
+        """The fields of a record that these columns are made from."""
+        return frozenset(map(self.field_of, (name for name, _ in self.columns()))) - {BROKER, "timestampType"}
+
+    def field_of(self, column: str) -> str:
+        """The field of a record that a column is made from."""
+        return _KAFKA_FIELDS.get(column, column) if self.kind == "kafka" else column
+
+    def of_schema(self, given: Iterable[tuple[str, str]]) -> RowShape:
+        """The columns that a schema of the user's names, by name and Spark's type; others are refused."""
+        types, names = dict(self.columns()), []
+        for name, kind in given:
+            if name not in types:
+                there = ", ".join(types)
+                raise InvalidConfig(f"the schema names {name!r}, which is no column", advice=f"there are: {there}")
+            if kind != types[name]:
+                raise InvalidConfig(f"the schema says that {name} is {kind}", advice=f"it is {types[name]}")
+            names.append(name)
+        return replace(self, chosen=tuple(names))
 
     def _all(self) -> list[tuple[str, str]]:
         own = list(_KAFKA) if self.kind == "kafka" else [(name, _record_type(name)) for name in _RECORD]
@@ -93,15 +118,17 @@ class RowShape:
 
     def batch(self, records: pa.RecordBatch, broker: str) -> pa.RecordBatch:
         """The rows of decoded records."""
-        made = _kafka_columns(records) if self.kind == "kafka" else {}
-        arrays, names = [], []
-        for name, _ in self.columns():
-            names.append(name)
-            if name == BROKER:
-                arrays.append(pa.repeat(pa.scalar(broker, pa.utf8()), records.num_rows))
-            else:
-                arrays.append(made[name] if made else records.column(name))
-        return pa.record_batch(arrays, names=names)
+        names = [name for name, _ in self.columns()]
+        return pa.record_batch([self._array(name, records, broker) for name in names], names=names)
+
+    def _array(self, name: str, records: pa.RecordBatch, broker: str) -> pa.Array:
+        if name == BROKER:
+            return pa.repeat(pa.scalar(broker, pa.utf8()), records.num_rows)
+        if name == "timestampType":
+            return pa.repeat(pa.scalar(_LOG_APPEND_TIME, pa.int32()), records.num_rows)
+        column = records.column(self.field_of(name))
+        make = _KAFKA_ARRAYS.get(name) if self.kind == "kafka" else None
+        return column if make is None else make(column)
 
 
 def _record_type(name: str) -> str:
@@ -112,20 +139,8 @@ def _record_type(name: str) -> str:
     return {"keys": "array<string>", "properties": "map<string,string>", BODY: "binary"}.get(name, "string")
 
 
-def _kafka_columns(records: pa.RecordBatch) -> dict[str, pa.Array]:
-    micros = pc.multiply(records.column("store_timestamp"), 1000)
-    columns = {
-        "key": _first_key(records.column("keys")),
-        "topic": records.column("topic"),
-        "partition": records.column("queue_id"),
-        "offset": records.column("queue_offset"),
-        "timestamp": micros.cast(pa.timestamp("us", tz="UTC")),
-        "timestampType": pa.repeat(pa.scalar(_LOG_APPEND_TIME, pa.int32()), records.num_rows),
-        "headers": _headers(records.column("properties")),
-    }
-    if BODY in records.schema.names:
-        columns["value"] = records.column(BODY)
-    return columns
+def _timestamps(milliseconds: pa.Array) -> pa.Array:
+    return pc.multiply(milliseconds, 1000).cast(pa.timestamp("us", tz="UTC"))
 
 
 def _first_key(keys: pa.ListArray) -> pa.Array:
@@ -141,13 +156,18 @@ def _headers(properties: pa.MapArray) -> pa.ListArray:
     return pa.ListArray.from_arrays(properties.offsets, entries)
 
 
+_KAFKA_ARRAYS: Final = {"key": _first_key, "timestamp": _timestamps, "headers": _headers}
+
+
 def decompressed(records: pa.RecordBatch, *, lenient: bool) -> pa.RecordBatch:
     """The same records with decompressed bodies. A body that cannot be is an error, or null if `lenient`."""
     from flintlog.store.model.compression import decompress
 
+    if BODY not in records.schema.names:
+        return records
     flags = records.column("sys_flag").to_pylist()
     packed = [place for place, flag in enumerate(flags) if is_compressed(flag)]
-    if not packed or BODY not in records.schema.names:
+    if not packed:
         return records
     column = records.column(BODY)
     bodies = column.to_pylist()

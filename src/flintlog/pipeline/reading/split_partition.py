@@ -9,6 +9,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from flintlog.errors import InvalidConfig
+from flintlog.pipeline.reading.filters import EVERYTHING, Wanted
 from flintlog.pipeline.reading.logs import Log
 from flintlog.pipeline.reading.options import SourceOptions
 from flintlog.pipeline.reading.partitions import LogSplit
@@ -23,22 +24,28 @@ class SplitPartition(InputPartition):
     value: LogSplit
 
 
-def reading_of(asked: SourceOptions, shape: RowShape) -> Reading:
-    """How tasks read, by the options."""
+def wanted_by(asked: SourceOptions) -> Wanted:
+    """What the options ask for that filters may ask for, too."""
+    return Wanted(topic_pattern=asked.topic_pattern, keys=None if asked.keys is None else frozenset(asked.keys))
+
+
+def reading_of(asked: SourceOptions, shape: RowShape, wanted: Wanted = EVERYTHING) -> Reading:
+    """How tasks read, by the options and the filters of a query."""
     return Reading(
         shape,
         topics=asked.topics,
         starting_timestamp=asked.starting_timestamp,
+        ending_timestamp=asked.ending_timestamp,
         decompress=asked.decompress,
         verify_crc=asked.verify_crc,
         fail_on_data_loss=asked.fail_on_data_loss,
+        wanted=wanted_by(asked).both(wanted),
     )
 
 
-def read_declared(asked: SourceOptions, shape: RowShape, planned: LogSplit) -> Iterator[pa.RecordBatch]:
+def read_declared(reading: Reading, planned: LogSplit, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """The rows of a split, with the schema that was declared to Spark; nothing is copied."""
-    schema = shape.declared()
-    return (batch.cast(schema) for batch in reading_of(asked, shape).read(planned))
+    return (batch.select(schema.names).cast(schema) for batch in reading.read(planned))
 
 
 def check_start(start: int, log: Log, fail_on_data_loss: bool) -> None:

@@ -29,7 +29,7 @@ from flintlog.pipeline.reading.options import LATEST, SourceOptions, resolve
 from flintlog.pipeline.reading.partitions import plan, start_at_time
 from flintlog.pipeline.reading.positions import crc_before, next_record, stands
 from flintlog.pipeline.reading.rows import RowShape
-from flintlog.pipeline.reading.split_partition import SplitPartition, check_start, read_declared
+from flintlog.pipeline.reading.split_partition import SplitPartition, check_start, read_declared, reading_of
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.datasource import ReadLimit
@@ -48,13 +48,16 @@ Position = dict[str, int]
 class LogStreamReader(DataSourceStreamReader):
     """See the module. Runs in one process of the driver; only `read` runs in tasks."""
 
-    def __init__(self, asked: SourceOptions, shape: RowShape) -> None:
+    def __init__(self, asked: SourceOptions, shape: RowShape, declared: pa.Schema | None = None) -> None:
         self.asked = asked
         self.shape = shape
+        self.declared = shape.declared() if declared is None else declared
         self._ends: Position = {}
         self._searched_at: dict[str, float] = {}
         self._last: Offset | None = None
         self._target: Position | None = None
+        self._batch_at = time.monotonic()
+        """When there was last enough for a batch."""
 
     # ------------------------------------------------------------------ offsets
 
@@ -88,12 +91,23 @@ class LogStreamReader(DataSourceStreamReader):
         for broker, end in newest.items():
             if end < start.get(broker, 0) and broker in logs:
                 self._lost(logs[broker], f"was read up to {start[broker]}, and now ends at {end}")
+        if self._waits(logs, start, newest):
+            return dict(start)
+        self._batch_at = time.monotonic()
         most = self.asked.max_bytes_per_trigger if limit is None else getattr(limit, "max_bytes", None)
         if most is None:
             return {**start, **newest}  # a store that no longer exists keeps its position
         begins = {broker: max(start.get(broker, 0), log.first) for broker, log in logs.items()}
         stops = _limited({**start, **begins}, newest, most)
         return {**start, **{broker: self._record_from(logs.get(broker), stops[broker], newest) for broker in stops}}
+
+    def _waits(self, logs: Mapping[str, Log], start: Position, newest: Position) -> bool:
+        """Whether too little is there for a batch, and has not been for long."""
+        least = self.asked.min_bytes_per_trigger
+        if least is None or self._target is not None:
+            return False
+        unread = sum(max(0, newest[broker] - max(start.get(broker, 0), log.first)) for broker, log in logs.items())
+        return unread < least and time.monotonic() - self._batch_at < self.asked.max_trigger_delay_s
 
     def _record_from(self, log: Log | None, stop: int, newest: Position) -> int:
         """The end of a batch: where a record begins, so that the position can be checked against the log later."""
@@ -169,7 +183,7 @@ class LogStreamReader(DataSourceStreamReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if isinstance(partition, SplitPartition):
-            yield from read_declared(self.asked, self.shape, partition.value)
+            yield from read_declared(reading_of(self.asked, self.shape), partition.value, self.declared)
 
 
 def places_of(offset: Offset) -> Position:
@@ -231,17 +245,17 @@ def _in_a_sentence() -> Iterator[None]:
         raise
 
 
-def make_stream_reader(asked: SourceOptions, shape: RowShape) -> DataSourceStreamReader:
+def make_stream_reader(asked: SourceOptions, shape: RowShape, declared: pa.Schema) -> DataSourceStreamReader:
     """The reader, with what this version of Spark can do."""
     try:
         from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
     except ImportError:  # Spark 4.1
-        return RunnersReader(asked, shape)
+        return RunnersReader(asked, shape, declared)
 
     class AvailableNowReader(RunnersReader, SupportsTriggerAvailableNow):
         """With Trigger.AvailableNow."""
 
-    return AvailableNowReader(asked, shape)
+    return AvailableNowReader(asked, shape, declared)
 
 
 def _limited(start: Position, newest: Position, most: int) -> Position:
