@@ -21,7 +21,7 @@ from typing import Final
 from flintlog.derive.entries import Place
 from flintlog.errors import FormatError
 from flintlog.format.client_batch import count_client_messages
-from flintlog.format.queue_entry import BATCH_ENTRY, QUEUE_ENTRY, QueueKey
+from flintlog.format.queue_entry import BATCH_ENTRY, PREFILL_ENTRY, QUEUE_ENTRY, QueueKey
 from flintlog.format.record import parse_record
 from flintlog.format.sys_flag import takes_queue_offset
 from flintlog.kernel import MULTI_DISPATCH, Row, Scan
@@ -134,5 +134,6 @@ def _read(queue: LogicalQueue, start: int) -> Iterator[tuple[int, Place]]:
                 for physical_offset, _, _, _, base, count, _, _ in BATCH_ENTRY.iter_unpack(whole):
                     yield physical_offset, Place(queue.topic, queue.queue_id, base, count, count)
             else:
-                for number, (physical_offset, _, _) in enumerate(QUEUE_ENTRY.iter_unpack(whole)):
-                    yield physical_offset, Place(queue.topic, queue.queue_id, first // queue.entry_size + number)
+                for number, (physical_offset, size, _) in enumerate(QUEUE_ENTRY.iter_unpack(whole)):
+                    if 0 < size < PREFILL_ENTRY.size:  # fillers and holes name the record at 0, and are of no record
+                        yield physical_offset, Place(queue.topic, queue.queue_id, first // queue.entry_size + number)
