@@ -6,23 +6,29 @@ import os
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from tests.store.small_store import SMALL
 
 from flintlog import Message, open_store
+from flintlog.disk.faulty.faulty_disk import FaultyMedium
 from flintlog.disk.media.local import LocalMedium
 from flintlog.disk.media.local_file import LocalFile
 from flintlog.disk.media.map_cache import LOOKS_PER_MAP
 from flintlog.disk.media.medium import Medium
 from flintlog.disk.media.overlay import OverlayMedium
 from flintlog.disk.segments.mapped_segment import MappedSegment
-from flintlog.errors import DamagedStore, InvalidConfig, WrongFileSize
+from flintlog.errors import DamagedStore, InvalidConfig, SyncFailed, WrongFileSize
 from flintlog.store.log.queue_offsets import apply_moves
 from flintlog.store.queues.consume_queue import ConsumeQueue
 from flintlog.store.queues.logical_queue import QueueType
+from flintlog.store.queues.queue_data import QueueData
 from flintlog.store.queues.queue_files import QueueFiles
+from flintlog.store.queues.queue_sync import QueueSync
 from flintlog.store.queues.queue_table import QueueTable
+from flintlog.store.queues.queue_tail import TailKeeper
 
 FILES = QueueFiles(160, 184)
 NOW_MS = 1_800_000_000_000
@@ -450,3 +456,22 @@ def test_a_flush_of_more_queues_than_maps_looks_at_each_map_a_few_times(
         monkeypatch.setattr(MappedSegment, "try_unmap", counted)
         store._engine.parts.queues.sync.flush_all()
         assert looks <= LOOKS_PER_MAP * count
+
+
+def test_a_deletion_whose_folder_cannot_be_synced_is_synced_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    medium, tails = FaultyMedium(), TailKeeper()
+    sync, folder = QueueSync(Path("/store"), medium, tails), Path("/store/consumequeue/orders")
+    queue = SimpleNamespace(parts=[SimpleNamespace(segments=[SimpleNamespace(path=folder / "0" / "file")])])
+    medium.make_directories(folder / "0")
+    sync.note_emptied([folder / "0", folder])
+
+    def fail(path: Path) -> None:
+        raise SyncFailed("no", path=path)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(medium, "sync_directory", fail)
+        with pytest.raises(SyncFailed):
+            sync.sync_names([cast(QueueData, queue)])
+    assert tails.emptied == {folder / "0", folder}
+    sync.sync_names([cast(QueueData, queue)])
+    assert not tails.emptied

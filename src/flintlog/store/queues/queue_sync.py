@@ -63,12 +63,16 @@ class QueueSync:
 
     def _sync_deletions(self) -> None:
         """Deleted files must not return: the checkpoint's note is written next, and does not have them."""
-        folders = list(self._tails.emptied)
-        self._tails.emptied.difference_update(folders)  # before the sync: another thread may delete more meanwhile
+        self._sync_folders(list(self._tails.emptied))
+
+    def _sync_folders(self, folders: list[Path]) -> None:
+        """Sync those folders that exist. If that fails, their deletions are still to be synced."""
+        emptied = self._tails.emptied.intersection(folders)
+        self._tails.emptied.difference_update(emptied)  # before the sync: another thread may delete more meanwhile
         try:
             do_each(self._medium.sync_directory, list(filter(self._medium.exists, folders)), _SYNCS_AT_ONCE)
         except BaseException:
-            self._tails.emptied.update(folders)
+            self._tails.emptied.update(emptied)
             raise
 
     def note_emptied(self, folders: Iterable[Path]) -> None:
@@ -84,8 +88,7 @@ class QueueSync:
         folders = {segment.path.parent for queue in queues for segments in queue.parts for segment in segments.segments}
         # From the top: a directory whose own name is lost is lost with everything in it.
         above = {parent for folder in folders for parent in folder.parents if parent.is_relative_to(self._root)}
-        self._tails.emptied.difference_update(folders)
-        do_each(self._medium.sync_directory, sorted(folders | above), _SYNCS_AT_ONCE)
+        self._sync_folders(sorted(folders | above))
 
 
 def do_each(work: Callable[[Item], object], items: list[Item], threads: int) -> None:
