@@ -28,13 +28,14 @@ from flintlog.disk.places import local_path
 from flintlog.errors import InvalidConfig
 from flintlog.pipeline.jobs.compact_target import Part, StoreTarget, TableTarget, Target, Written
 from flintlog.pipeline.jobs.selection import keys_by, of_topics, seen_by_consumers
-from flintlog.pipeline.reading.known_topics import no_messages_of
+from flintlog.pipeline.reading.known_topics import no_messages_of, topics_of
 from flintlog.pipeline.reading.logs import Log, as_paths, find_end, find_logs, is_glob
 from flintlog.pipeline.reading.partitions import LogSplit, plan
 from flintlog.pipeline.reading.rows import BODY
 from flintlog.pipeline.spark.failures import plain_errors
 from flintlog.pipeline.spark.tasks import count_of, parallelism, run_on_rows
 from flintlog.pipeline.sql import load_messages
+from flintlog.pipeline.tables.parquet_table import version_for
 from flintlog.store.runtime.jobs import Progress
 
 if TYPE_CHECKING:
@@ -108,17 +109,17 @@ def compact(
     root = local_path(into).absolute()
     paths = as_paths(store)
     logs = find_logs(paths, strict=options.fail_on_data_loss)
-    target = _make_target(form, root, options, with_broker=is_glob(paths))
+    target = _make_target(form, root, options, logs, with_broker=is_glob(paths))
     ends = {log.broker: find_end(log) for log in logs}
     total = sum(ends[log.broker] - log.first for log in logs)
     range_bytes = _range_bytes(total, options.split_bytes, parallelism(spark))
     splits = _plan_ranges(logs, ends, range_bytes)
-    task = RangeTask(target.part, splits, options.drop_tombstones)
     with plain_errors("the compaction"):
         places = _latest_places(spark, paths, ends, options)
         broker = None if is_glob(paths) else logs[0].broker
         ranges = _by_range(places, range_bytes, options.keep_keyless, broker).repartition(len(splits))
         with target.opened():
+            task = RangeTask(target.part, splits, options.drop_tombstones)
             doing = f"compact: keep the latest of each key in {count_of(len(splits), 'range')} of {', '.join(paths)}"
             found = sorted(run_on_rows(ranges, task.keep, progress, doing=doing), key=lambda each: each.key)
             _check_any(found, options.topics, paths)
@@ -139,12 +140,13 @@ def _check_any(found: Sequence[KeptRange], topics: tuple[str, ...] | None, paths
         raise no_messages_of(topics, paths)
 
 
-def _make_target(form: str, into: Path, options: CompactOptions, *, with_broker: bool) -> Target:
+def _make_target(form: str, into: Path, options: CompactOptions, logs: Sequence[Log], *, with_broker: bool) -> Target:
     if form == STORE:
         return StoreTarget(into, options.config, options.fail_on_data_loss)
     if options.config is not None:
         raise InvalidConfig("a table takes no store's options", advice="leave the config out")
-    return TableTarget(form, into, options.topics, options.fail_on_data_loss, with_broker=with_broker)
+    version = version_for(form, topics_of(logs, options.topics))
+    return TableTarget(form, into, version, options.topics, options.fail_on_data_loss, with_broker=with_broker)
 
 
 # ---------------------------------------------------------------------- which messages stay

@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,7 +25,7 @@ import pyarrow as pa
 from flintlog.derive.splits import SPLIT_BYTES
 from flintlog.disk.places import local_path
 from flintlog.errors import DamagedStore, InvalidConfig
-from flintlog.pipeline.reading.known_topics import no_messages_of
+from flintlog.pipeline.reading.known_topics import no_messages_of, topics_of
 from flintlog.pipeline.reading.logs import Log, as_paths, find_end, find_logs, is_glob
 from flintlog.pipeline.reading.partitions import plan
 from flintlog.pipeline.reading.positions import next_record, stands
@@ -33,7 +33,7 @@ from flintlog.pipeline.reading.split_partition import check_start
 from flintlog.pipeline.spark.failures import plain_errors
 from flintlog.pipeline.spark.new_directory import new_directory
 from flintlog.pipeline.spark.tasks import count_of, parallelism, run_tasks
-from flintlog.pipeline.tables.parquet_table import TableSpec
+from flintlog.pipeline.tables.parquet_table import TableSpec, version_for
 from flintlog.pipeline.tables.table import Table, make_table
 from flintlog.pipeline.tables.table_write import ExportTask, WrittenFile
 from flintlog.store.runtime.jobs import Progress
@@ -155,9 +155,10 @@ class _Export:
         self.report = ExportReport(str(table.root), table.form)
 
     def opened(self) -> AbstractContextManager[None]:
-        find_logs(self.paths)  # raises before a table is made for a store that does not exist
+        logs = find_logs(self.paths)  # raises before a table is made for a store that does not exist
         options = self._options
         spec = TableSpec(
+            format_version=version_for(self._table.form, topics_of(logs, options.topics)),
             topics=None if options.topics is None else sorted(options.topics),
             include_body=options.include_body,
             decompress=options.decompress,
@@ -181,7 +182,6 @@ class _Export:
             value_type=None if options.value_schema is None else parse_value_schema(options.value_schema),
             fail_on_data_loss=options.fail_on_data_loss,
             compression=options.compression,
-            keep_partitions=self._table.keeps_partitions,
             by_partition=self._table.is_staged_in_place,
         )
 
@@ -251,7 +251,8 @@ class _Export:
 
         with plain_errors("the export"):
             doing = f"export: write {count_of(len(splits), 'split')} of {', '.join(self.paths)}"
-            written = run_tasks(self._spark, self._task.write, splits, report_progress, doing=doing)
+            task = replace(self._task, keep_partitions=self._table.keeps_partitions)
+            written = run_tasks(self._spark, task.write, splits, report_progress, doing=doing)
         files = [file for each in written for file in each.files]
         self._table.commit(files, {self._key(log): stop for log, _, stop in ranges})
         self._count(files)

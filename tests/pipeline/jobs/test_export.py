@@ -15,14 +15,17 @@ import pyarrow.parquet as pq
 import pytest
 from tests.pipeline.conftest import COUNT, fill, small_config
 from tests.pipeline.reading.test_source import own_rows
+from tests.pipeline.sink.test_sink_rows import CONFIG
 
 from flintlog import Message, open_store
 from flintlog.cli.main import run
 from flintlog.disk.media.local import LocalMedium
 from flintlog.errors import DamagedStore, InvalidConfig, StoreInUse
+from flintlog.pipeline.compact import compact
 from flintlog.pipeline.export import ExportOptions, _Export, export, follow
 from flintlog.pipeline.reading.logs import find_end, find_logs
 from flintlog.pipeline.reading.partitions import plan
+from flintlog.pipeline.replay import replay
 from flintlog.pipeline.tables import table as tables_module
 from flintlog.pipeline.tables.parquet_table import ParquetTable, TableSpec
 from flintlog.pipeline.tables.table_write import ExportTask, by_topic_and_day
@@ -285,6 +288,54 @@ def test_a_topic_of_255_characters_has_a_folder_that_can_be_made(tmp_path: Path)
         assert pq.ParquetFile(path).read()["topic"].to_pylist() == [topic]
     with pytest.raises(InvalidConfig, match="too long for the name of a folder"):
         ExportTask(str(tmp_path / "parquet")).write(planned)
+
+
+LONG = ["t" * 254 + "1", "t" * 254 + "2", "%RETRY%" + "g" * 248]
+
+
+def fill_long(store: Path, body: bytes) -> None:
+    with open_store(store, small_config()) as running:
+        for topic in (*LONG, "orders"):
+            running.put(Message(topic, body, keys=[topic[-9:]])).check()
+
+
+def test_a_parquet_table_of_topics_of_255_characters_has_them_whole(spark: SparkSession, tmp_path: Path) -> None:
+    """No folder can have such a name. The table has no folders, and topic and day are columns of its files."""
+    store, table = tmp_path / "store", tmp_path / "table"
+    for number, body in enumerate((b"first", b"second"), start=1):
+        fill_long(store, body)
+        assert export(spark, store, table).rows == len(LONG) + 1
+        assert Counter(row["topic"] for row in rows_of(table)) == dict.fromkeys((*LONG, "orders"), number)
+    found = spark.read.parquet(str(table))
+    assert Counter(row.topic for row in found.collect()) == dict.fromkeys((*LONG, "orders"), 2)
+    assert {str(row.day) for row in found.select("day").distinct().collect()} == {
+        str(row["day"]) for row in rows_of(table)
+    }
+    assert [row.body for row in found.where(found.topic == LONG[1]).orderBy("physical_offset").collect()] == [
+        b"first",
+        b"second",
+    ]
+    (tmp_path / "broker.conf").write_text(CONFIG)
+    report = replay(spark, table, tmp_path / "again", config=str(tmp_path / "broker.conf"))
+    assert report.rows == 2 * (len(LONG) + 1)
+    assert [row["body"] for row in own_rows(tmp_path / "again") if row["topic"] == LONG[0]] == [b"first", b"second"]
+    assert compact(spark, store, tmp_path / "latest", form="parquet").rows == len(LONG) + 1
+    assert {row["topic"]: row["body"] for row in rows_of(tmp_path / "latest")} == dict.fromkeys(
+        (*LONG, "orders"), b"second"
+    )
+
+
+def test_a_table_with_folders_refuses_a_topic_that_is_too_long_for_one(spark: SparkSession, tmp_path: Path) -> None:
+    store, table = tmp_path / "store", tmp_path / "table"
+    with open_store(store, small_config()) as running:
+        running.put(Message("orders", b"x")).check()
+    export(spark, store, table)
+    fill_long(store, b"x")
+    with pytest.raises(InvalidConfig, match="too long for the name of a folder"):
+        export(spark, store, table)
+    assert [row["topic"] for row in rows_of(table)] == ["orders"]
+    assert export(spark, store, table / ".." / "other", options=ExportOptions(topics=("orders",))).rows == 2
+    assert (tmp_path / "other" / "topic=orders").is_dir()
 
 
 def test_rows_are_parted_by_topic_and_day_in_their_order() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -103,18 +103,27 @@ class TableTarget:
     """A new table: bodies are decompressed, partitions are topic and day."""
 
     def __init__(
-        self, form: str, root: Path, topics: tuple[str, ...] | None, fail_on_data_loss: bool, *, with_broker: bool
+        self,
+        form: str,
+        root: Path,
+        version: int,
+        topics: tuple[str, ...] | None,
+        fail_on_data_loss: bool,
+        *,
+        with_broker: bool,
     ) -> None:
         self._root = root
         self._table = make_table(form, root)
         self._spec = TableSpec(
-            topics=None if topics is None else sorted(topics), is_glob=with_broker, is_compacted=True
+            format_version=version,
+            topics=None if topics is None else sorted(topics),
+            is_glob=with_broker,
+            is_compacted=True,
         )
         self.part = ExportTask(
             str(self._table.staged),
             with_broker=with_broker,
             fail_on_data_loss=fail_on_data_loss,
-            keep_partitions=self._table.keeps_partitions,
             by_partition=self._table.is_staged_in_place,
         )
 
@@ -123,6 +132,7 @@ class TableTarget:
         with new_directory(self._root), self._table.opened(self._spec):
             if self._table.position(WRITER) is not None:
                 raise InvalidConfig("this table is complete", path=self._root, advice="a compaction makes a new one")
+            self.part = replace(self.part, keep_partitions=self._table.keeps_partitions)
             yield
 
     def commit(self, parts: Sequence[Written], ends: Mapping[str, int]) -> int:

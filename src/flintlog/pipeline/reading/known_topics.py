@@ -69,6 +69,13 @@ def refusal(topics: Sequence[str], known: Iterable[str], where: str) -> InvalidC
     return InvalidConfig(f"there are no messages of topic {' or '.join(topics)}", path=where, advice=near or some)
 
 
+def topics_of(logs: Sequence[Log], named: Iterable[str] | None) -> set[str]:
+    """The topics that a job will read, as far as they are known: the named ones, or those that the stores list."""
+    if named is not None:
+        return set(named)
+    return {topic for log in logs if not is_uri(log.uri) for topic in listed_topics(log)}
+
+
 def listed_topics(log: Log) -> set[str]:
     """The topics that have queues in a store, are in its configuration, or were deleted."""
     paths, medium = _paths(log), LocalMedium()

@@ -1,6 +1,7 @@
 """A directory of Parquet files that gains whole batches, each exactly once.
 
-    TABLE/topic=orders/day=2026-11-16/part-00000003-00001.parquet     what readers see
+    TABLE/topic=orders/day=2026-11-16/part-00000003-00001.parquet     what readers see (version 1)
+    TABLE/part-00000003-00001.parquet                                 the same with columns topic and day (version 2)
     TABLE/_flintlog/table.json                                        what the table is made of
     TABLE/_flintlog/commits/00000003.json                             a batch: its files, and how far logs were read
     TABLE/_flintlog/staged/                                           files of a batch that is not committed
@@ -10,27 +11,33 @@ Readers of Parquet (Spark's, pyarrow's) ignore names that begin with an undersco
 `staged/`; then its commit is written by one atomic replacement, and the batch belongs to the table. Then its files are
 renamed to where readers find them. After a crash, the next writer finishes the renames of the last commit and deletes
 the rest of `staged/`, so no message is duplicated or missing.
+
+Readers take the topic from the folder's name, and all files of a table must lie in folders of the same kind. A topic
+may be too long for such a name, so a table of a store with such a topic has no folders (version 2).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from flintlog.disk.media.leftovers import remove_leftovers
 from flintlog.disk.media.local import LocalMedium
 from flintlog.disk.media.medium import Medium
 from flintlog.errors import InvalidConfig
-from flintlog.pipeline.tables.table_write import WrittenFile
+from flintlog.pipeline.tables.table_write import WrittenFile, can_name_folder
 from flintlog.store.runtime.note_file import NoteFile, parse_note
 
 ROOM: Final = "_flintlog"
 SPEC_FILE: Final = "table.json"
 FORMAT_VERSION: Final = 1
+FLAT_VERSION: Final = 2
+"""Of a table of Parquet without folders for topic and day."""
 _RECORD: Final = "the table's own record"
 _ADVICE: Final = "restore the file, or export into a new table"
 
@@ -68,13 +75,18 @@ class ParquetTable:
     """Writes a table. A lock allows one writer at a time."""
 
     form = "parquet"
-    keeps_partitions = False
     is_staged_in_place = False
 
     def __init__(self, root: Path, medium: Medium | None = None) -> None:
         self.root = root
         self._medium = LocalMedium() if medium is None else medium
         self._last: Commit | None = None
+        self._version = FORMAT_VERSION
+
+    @property
+    def keeps_partitions(self) -> bool:
+        """Whether files have the columns topic and day; known once the table is opened."""
+        return self._version == FLAT_VERSION
 
     @property
     def staged(self) -> Path:
@@ -105,9 +117,7 @@ class ParquetTable:
         """Make written files part of the table."""
         version = 0 if self._last is None else self._last.version + 1
         moves = [
-            Move(
-                Path(file.staged).name, f"{file.folder}/part-{version:08d}-{number:05d}.parquet", file.rows, file.bytes
-            )
+            Move(Path(file.staged).name, self._place(file, f"part-{version:08d}-{number:05d}.parquet"), *file.sizes)
             for number, file in enumerate(files)
         ]
         if moves:
@@ -121,6 +131,9 @@ class ParquetTable:
 
     # ------------------------------------------------------------------ steps
 
+    def _place(self, file: WrittenFile, name: str) -> str:
+        return name if self.keeps_partitions else f"{file.folder}/{name}"
+
     def _check_place(self) -> None:
         # Other kinds of tables have this folder too, and files where readers of Parquet would find them.
         known = self._medium.exists(self.root / ROOM / SPEC_FILE)
@@ -132,8 +145,11 @@ class ParquetTable:
         there = note.load_or_refuse(_RECORD, _ADVICE).content
         if there is None:
             note.save(spec)
+        elif there.format_version == FLAT_VERSION:
+            check_same(there, replace(spec, format_version=FLAT_VERSION), self.root)
         else:
-            check_same(there, spec, self.root)
+            check_same(there, replace(spec, format_version=FORMAT_VERSION), self.root)
+        self._version = (there or spec).format_version
 
     def _load_last(self) -> Commit | None:
         names = [info.name for info in self._medium.listing(self.root / ROOM / "commits") if _is_commit(info.name)]
@@ -157,6 +173,12 @@ class ParquetTable:
 
     def _commit_note(self, name: str) -> NoteFile[Commit]:
         return NoteFile(self.root / ROOM / "commits" / name, self._medium, Commit)
+
+
+def version_for(form: str, topics: Iterable[str]) -> int:
+    """The version of a new table that these topics are known for: without folders if a topic cannot name one."""
+    is_flat = form == ParquetTable.form and not all(map(can_name_folder, topics))
+    return FLAT_VERSION if is_flat else FORMAT_VERSION
 
 
 def check_same(there: TableSpec, now: TableSpec, root: Path) -> None:

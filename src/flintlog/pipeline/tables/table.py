@@ -27,11 +27,15 @@ class Table(Protocol):
 
     form: str
     root: Path
-    keeps_partitions: bool
-    """Whether files have the columns topic and day; else these are only in the directory's name or the table's log."""
-
     is_staged_in_place: bool
     """Whether tasks write where files will stay, by partition."""
+
+    @property
+    def keeps_partitions(self) -> bool:
+        """Whether files have the columns topic and day; else these are only in a directory's name or the table's log.
+
+        It is known once the table is opened.
+        """
 
     @property
     def staged(self) -> Path:

@@ -54,13 +54,18 @@ class WrittenFile:
     unparsed: int = 0
 
     @property
+    def sizes(self) -> tuple[int, int]:
+        """Rows and bytes."""
+        return self.rows, self.bytes
+
+    @property
     def folder(self) -> str:
         """The directory in the table, as Hive names it.
 
         >>> WrittenFile("x", "%RETRY%g", "2026-11-16", 1, 1).folder
         'topic=%25RETRY%25g/day=2026-11-16'
         """
-        return f"topic={quote(self.topic, safe='')}/day={self.day}"
+        return f"{_hive_folder(self.topic)}/day={self.day}"
 
 
 class WrittenSplit(NamedTuple):
@@ -234,7 +239,7 @@ class _Parts:
             folder = Path(self._task.folder)
             if self._task.by_partition:
                 folder = folder / _plain_folder(key[0]) / f"day={day_name(key[1])}"
-            else:
+            elif not self._task.keep_partitions:
                 _check_folder(key[0])
             file = self._open[key] = ParquetFile(folder / name, schema, self._task.compression)
         return file
@@ -258,10 +263,23 @@ def _plain_folder(topic: str) -> str:
     return f"{name[:SHORT_NAME_BYTES]}-{hashlib.sha256(topic.encode()).hexdigest()[:16]}"
 
 
+def can_name_folder(topic: str) -> bool:
+    """Whether a topic fits into the name of a folder, as Hive writes it.
+
+    >>> can_name_folder("t" * 249), can_name_folder("t" * 250)
+    (True, False)
+    """
+    return len(_hive_folder(topic)) <= MAX_NAME_BYTES
+
+
+def _hive_folder(topic: str) -> str:
+    return f"topic={quote(topic, safe='')}"
+
+
 def _check_folder(topic: str) -> None:
-    """In a table of plain Parquet the name of the folder is the topic, so it cannot be shortened."""
-    if len(f"topic={quote(topic, safe='')}") > MAX_NAME_BYTES:
+    """In such a table of Parquet the name of the folder is the topic, so it cannot be shortened."""
+    if not can_name_folder(topic):
         raise InvalidConfig(
-            f"the topic {topic[:80]}… is too long for the name of a folder, and a Parquet table has one for each",
-            advice="export to delta or iceberg, or name the other topics",
+            f"the topic {topic[:80]}… is too long for the name of a folder, and this table has one for each topic",
+            advice="export into a new table: it has no folders if the store has queues of such a topic",
         )
