@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.faults.decaying_world import DecayingWorld
@@ -18,6 +18,7 @@ OPERATIONS = st.lists(
 @pytest.mark.parametrize("flush", ["sync", "async"])
 @settings(QUICK, max_examples=20)
 @given(OPERATIONS, st.booleans())
+@example([("put", 2292, 12), ("crash", 722046, 1), ("delete_topic", 1, 1)], False)
 def test_a_bit_costs_at_most_what_it_lies_in(flush: str, operations: list[Operation], whole_crc: bool) -> None:
     run(DecayingWorld(small_config(flush, enabled_append_prop_crc=whole_crc)), operations)
 

@@ -172,7 +172,9 @@ class Model:
 
     def _delete(self, keys: Collection[str]) -> None:
         for key in keys:
-            self.messages.pop(key, None)
+            promise = self.messages.pop(key, None)
+            if self.has_pool and promise is not None and promise.place is not None and promise.state is State.MAYBE:
+                self.given.pop(promise.place, None)  # a kill may take it, and its offset is free then
         self.gone |= set(keys)
 
     def _take_retaining(self, *, is_late: bool) -> None:
