@@ -147,7 +147,7 @@ def _source_of(spark: SparkSession) -> Arriving:
         from pyspark.sql import functions
 
         def take(frame: DataFrame, _number: int) -> None:
-            row = frame.agg(functions.count("*"), functions.min("store_timestamp")).collect()[0]
+            row = frame.agg(functions.count("*"), functions.unix_millis(functions.min("store_timestamp"))).collect()[0]
             if row[0]:
                 delays.add(row[1], row[0])
 

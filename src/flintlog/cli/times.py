@@ -27,6 +27,16 @@ def format_ms(value: object) -> str | None:
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{value % 1000:03d}Z"
 
 
+def format_moment(moment: datetime) -> str:
+    """The same for a moment; one without a time zone is of this machine's.
+
+    >>> format_moment(datetime.fromisoformat("2023-11-14T23:13:20.123+01:00"))
+    '2023-11-14T22:13:20.123Z'
+    """
+    spec = "microseconds" if moment.microsecond % 1000 else "milliseconds"
+    return f"{moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec=spec)}Z"
+
+
 def parse_ms(text: str) -> int:
     """Milliseconds since 1970 as a number, or a date and time; without a zone it is UTC.
 

@@ -176,6 +176,7 @@ def _load(spark: SparkSession, paths: tuple[str, ...], ends: Mapping[str, int], 
         "endingOffsets": json.dumps(dict(ends)),
         "failOnDataLoss": str(options.fail_on_data_loss).lower(),
         "decompress": str(options.key is not None).lower(),
+        "timestamps": "millis",  # as in our tables; and each number has its place in the order
     }
     if options.topics is not None:
         asked["topics"] = json.dumps(list(options.topics))

@@ -26,7 +26,7 @@ from flintlog.errors import InvalidConfig
 from flintlog.format.properties import KEYS
 from flintlog.format.sys_flag import COMPRESSED, COMPRESSION_MASK
 from flintlog.pipeline.jobs.replay_source import Replayed, check_source, load_replayed
-from flintlog.pipeline.jobs.selection import keys_by, of_topics, seen_by_consumers, stored_between, typed
+from flintlog.pipeline.jobs.selection import keys_by, milliseconds, of_topics, seen_by_consumers, stored_between, typed
 from flintlog.pipeline.sink.sink import StagingArea, check_place
 from flintlog.pipeline.sink.sink_options import parse_sink_options
 from flintlog.pipeline.sink.sink_rows import KAFKA, TYPES
@@ -191,7 +191,7 @@ def _changed(frame: DataFrame, options: ReplayOptions, *, are_bodies_plain: bool
     if options.shift_ms:
         if "born_timestamp" not in frame.columns:
             raise InvalidConfig("these rows have no born_timestamp to shift")
-        changed["born_timestamp"] = f.col("born_timestamp") + options.shift_ms
+        changed["born_timestamp"] = milliseconds(frame, "born_timestamp") + options.shift_ms
     if are_bodies_plain and "sys_flag" in frame.columns:
         changed["sys_flag"] = f.col("sys_flag").bitwiseAND(f.lit(~(COMPRESSED | COMPRESSION_MASK)))
     frame = _only_messages(frame.withColumns(changed) if changed else frame)

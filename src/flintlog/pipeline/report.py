@@ -103,7 +103,7 @@ def report_frames(
 def _frames(spark: SparkSession, stores: Stores, config: StoreConfig | None, topics: Sequence[str], top: int) -> Frames:
     from pyspark.sql import functions as f
 
-    options = {"columns": ",".join(_COLUMNS), "failOnDataLoss": "false"}
+    options = {"columns": ",".join(_COLUMNS), "failOnDataLoss": "false", "timestamps": "millis"}
     if topics:
         options["topics"] = ",".join(topics)
     messages = load_messages(spark, stores.paths, options).persist()

@@ -62,7 +62,7 @@ class FlintlogSource(DataSource):
     @property
     def shape(self) -> RowShape:
         asked = self.asked
-        return RowShape(asked.schema, asked.include_body, is_glob(asked.paths), asked.columns)
+        return RowShape(asked.schema, asked.include_body, is_glob(asked.paths), asked.columns, asked.are_times_numbers)
 
     def schema(self) -> StructType:
         """Called by `load`, for batches and streams: a store that cannot be read is reported there."""

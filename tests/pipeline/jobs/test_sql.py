@@ -13,6 +13,7 @@ import pytest
 from tests.pipeline.conftest import COUNT
 
 from flintlog.cli.main import run
+from flintlog.cli.times import format_ms
 from flintlog.errors import DamagedStore, FlintlogError, InvalidConfig
 from flintlog.pipeline.sql import query, write_answer
 
@@ -31,6 +32,15 @@ def test_a_question_is_answered_as_table_json_and_csv(
     assert json.loads(capsys.readouterr().out) == [{"topic": "orders", "n": 200}, {"topic": "payments", "n": 100}]
     assert run(["pipeline", "sql", str(store), BY_TOPIC, "-o", "csv", "--limit", "1"]) == 0
     assert list(csv.reader(io.StringIO(capsys.readouterr().out))) == [["topic", "n"], ["orders", "200"]]
+
+
+def test_times_are_shown_as_moments_in_utc(
+    spark: SparkSession, store: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = "select min(store_timestamp) as first, unix_millis(min(store_timestamp)) as first_ms from messages"
+    assert run(["pipeline", "sql", str(store), first, "-o", "json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    assert row["first"] == format_ms(row["first_ms"])
 
 
 def test_bodies_are_there_when_they_are_meant_and_decompressed(spark: SparkSession, store: Path) -> None:

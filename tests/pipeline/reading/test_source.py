@@ -51,18 +51,21 @@ def own_rows(path: Path) -> list[dict[str, object]]:
 
 
 def test_every_field_of_every_record_is_a_row_whatever_the_splits(spark: SparkSession, store: Path) -> None:
-    frame = read(spark, store, splitBytes="1m", minPartitions=7).orderBy("physical_offset")
+    frame = read(spark, store, splitBytes="1m", minPartitions=7, timestamps="millis").orderBy("physical_offset")
     assert [plain(row) for row in frame.collect()] == own_rows(store)
     assert read(spark, store).columns == list(own_rows(store)[0])
 
 
 def test_columns_that_are_never_null_are_declared_to_spark(spark: SparkSession, store: Path) -> None:
     frame = read(spark, store)
-    assert {field.name for field in frame.schema if field.nullable} == {"tags", "uniq_key", "body"}
+    times = {"born_timestamp", "store_timestamp"}
+    assert {field.name for field in frame.schema if field.nullable} == {"tags", "uniq_key", "body"} | times
+    numbers = read(spark, store, timestamps="millis").schema
+    assert {field.name for field in numbers if field.nullable} == {"tags", "uniq_key", "body"}
     assert frame.schema["keys"].dataType == ArrayType(StringType(), containsNull=False)
     assert frame.schema["properties"].dataType == MapType(StringType(), StringType(), valueContainsNull=False)
     kafka = read(spark, store, schema="kafka").schema
-    assert {field.name for field in kafka if field.nullable} == {"key", "value"}
+    assert {field.name for field in kafka if field.nullable} == {"key", "value", "timestamp"}
     rows = own_rows(store)
     assert any(row["tags"] is None for row in rows) and any(row["uniq_key"] is None for row in rows)
 
@@ -131,19 +134,23 @@ FILTERS = (
     "topic in ('payments', 'nothing') and queue_id = 1 and queue_offset between 5 and 20",
     "topic like 'ord%' and body is not null",
     "uniq_key = 'none' or topic = 'orders'",
-    "physical_offset > 60000 and store_timestamp > 1",
+    "physical_offset > 60000 and store_timestamp > timestamp_millis(1)",
+    "store_timestamp >= timestamp_millis({middle}) and topic = 'orders'",
 )
 
 
 def test_filters_choose_the_same_rows_with_push_down_on_and_off(spark: SparkSession, store: Path) -> None:
     setting = "spark.sql.python.filterPushdown.enabled"
+    middle = sorted(int(str(row["store_timestamp"])) for row in own_rows(store))[COUNT // 2]
     assert spark.conf.get(setting) == "true"
     try:
         for condition in FILTERS:
             found = []
             for is_on in ("true", "false"):
                 spark.conf.set(setting, is_on)
-                frame = read(spark, store).where(condition).select("physical_offset", "topic", "body")
+                frame = (
+                    read(spark, store).where(condition.format(middle=middle)).select("physical_offset", "topic", "body")
+                )
                 found.append([tuple(row) for row in frame.orderBy("physical_offset").collect()])
             assert found[0] == found[1] and found[0], condition
         spark.conf.set(setting, "true")
@@ -300,12 +307,12 @@ def test_a_log_whose_beginning_was_deleted_is_no_surprise(spark: SparkSession, s
 def test_a_store_is_read_by_a_uri(spark: SparkSession, store: Path, scheme: str) -> None:
     """Mapped, by pyarrow's own file system, and by fsspec's: ranges are fetched where nothing can be mapped."""
     uri = f"{scheme}://{store}"
-    frame = read(spark, uri, minPartitions=3, verifyCrc="true").orderBy("physical_offset")
+    frame = read(spark, uri, minPartitions=3, verifyCrc="true", timestamps="millis").orderBy("physical_offset")
     assert [plain(row) for row in frame.collect()] == own_rows(store)
-    glob = read(spark, f"{scheme}://{store.parent}/st*re", includeBody="false")
+    glob = read(spark, f"{scheme}://{store.parent}/st*re", includeBody="false", timestamps="millis")
     assert {row.broker for row in glob.select("broker").distinct().collect()} == {"store"}
     with pytest.raises(PySparkException, match="there is no store here"):
-        read(spark, f"{uri}-nowhere").collect()
+        read(spark, f"{uri}-nowhere", timestamps="millis").collect()
 
 
 def test_a_store_in_memory_is_read_in_ranges(store: Path) -> None:
@@ -326,7 +333,7 @@ def test_a_ledgers_data_files_are_read_like_a_plain_log(
     root = golden("ledger") / case / "store"
     with open_store(root, read_only=True, config=found_config(root)) as store:
         rows = pa.Table.from_batches(store.scan()).to_pylist()
-    frame = read(spark, root, minPartitions=5).orderBy("physical_offset")
+    frame = read(spark, root, minPartitions=5, timestamps="millis").orderBy("physical_offset")
     assert [plain(row) for row in frame.collect()] == [{**row, "properties": dict(row["properties"])} for row in rows]
     assert len(rows) > 400
 
@@ -375,5 +382,5 @@ def test_a_level_that_was_changed_or_never_noted_has_no_delivery_time(tmp_path: 
 
 def test_a_delivery_time_of_ones_own_levels_is_read_by_spark(spark: SparkSession, tmp_path: Path) -> None:
     put_delayed(tmp_path, LEVELS, 2)
-    rows = spark.read.format("flintlog").load(str(tmp_path)).select("tags_code", "store_timestamp").collect()
+    rows = read(spark, tmp_path, timestamps="millis").select("tags_code", "store_timestamp").collect()
     assert [row.tags_code - row.store_timestamp for row in rows] == [7_200_000] * 3

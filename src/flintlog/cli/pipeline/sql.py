@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,6 +12,7 @@ import click
 from flintlog.cli.output import Output, TableOutput
 from flintlog.cli.parameters import LocalPath, output_option, to_pairs
 from flintlog.cli.pipeline.commands import session, session_options
+from flintlog.cli.times import format_moment
 
 if TYPE_CHECKING:
     from pyspark.sql import Row
@@ -68,11 +70,18 @@ def sql(
         is_cut = isinstance(output, TableOutput) and limit is None
         with plain_errors("the query"), watched(spark, doing=f"sql: {query}"):
             rows = iter((answer.limit(_SHOWN_ROWS + 1) if is_cut else answer).toLocalIterator())
-            output.rows(map(_plain, islice(rows, _SHOWN_ROWS) if is_cut else rows), answer.columns)
+            times = frozenset(name for name, kind in answer.dtypes if kind == "timestamp")
+            shown = (_plain(row, times) for row in (islice(rows, _SHOWN_ROWS) if is_cut else rows))
+            output.rows(shown, answer.columns)
             if is_cut and next(rows, None) is not None:
                 output.cut(_SHOWN_ROWS, "rows", "--limit, --into or another form shows more")
 
 
-def _plain(row: Row) -> dict[str, object]:
+def _plain(row: Row, times: frozenset[str]) -> dict[str, object]:
     found: dict[str, object] = row.asDict(recursive=True)
-    return {name: bytes(value) if isinstance(value, bytearray) else value for name, value in found.items()}
+    for name, value in found.items():
+        if isinstance(value, bytearray):
+            found[name] = bytes(value)
+        elif isinstance(value, datetime) and name in times:
+            found[name] = format_moment(value)
+    return found

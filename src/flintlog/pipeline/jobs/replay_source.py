@@ -73,7 +73,7 @@ def load_replayed(spark: SparkSession, source: str, form: str, *, fail_on_data_l
     """The rows of a source; nothing is read yet."""
     check_source(source, form)
     if form == "store":
-        options = {"failOnDataLoss": str(fail_on_data_loss).lower()}
+        options = {"failOnDataLoss": str(fail_on_data_loss).lower(), "timestamps": "millis"}  # as in our tables
         return Replayed(load_messages(spark, (source,), options), are_bodies_plain=False)
     root = local_path(source).absolute()
     if form == "parquet":

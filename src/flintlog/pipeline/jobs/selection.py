@@ -42,15 +42,20 @@ def seen_by_consumers(frame: DataFrame) -> DataFrame:
 
 def stored_between(frame: DataFrame, since_ms: int | None, until_ms: int | None) -> DataFrame:
     """The rows stored at or after `since_ms` and before `until_ms`."""
-    from pyspark.sql import functions as f
-
     if (since_ms is not None or until_ms is not None) and "store_timestamp" not in frame.columns:
         raise InvalidConfig("these rows have no store_timestamp", advice="choose them by `where` instead of by time")
     if since_ms is not None:
-        frame = frame.where(f.col("store_timestamp") >= since_ms)
+        frame = frame.where(milliseconds(frame, "store_timestamp") >= since_ms)
     if until_ms is not None:
-        frame = frame.where(f.col("store_timestamp") < until_ms)
+        frame = frame.where(milliseconds(frame, "store_timestamp") < until_ms)
     return frame
+
+
+def milliseconds(frame: DataFrame, name: str) -> Column:
+    """A column of times as milliseconds since 1970: tables that are not ours may have timestamps."""
+    from pyspark.sql import functions as f
+
+    return f.unix_millis(name) if dict(frame.dtypes)[name] == "timestamp" else f.col(name)
 
 
 def keys_by(frame: DataFrame, expression: str | None) -> Column:

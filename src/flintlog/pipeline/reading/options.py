@@ -52,6 +52,7 @@ class SourceOptions:
     min_bytes_per_trigger: int | None = None
     max_trigger_delay_s: float = 15 * 60
     columns: tuple[str, ...] | None = None
+    are_times_numbers: bool = False
     include_body: bool = True
     decompress: bool = False
     verify_crc: bool = False
@@ -190,6 +191,12 @@ def _schema(text: str) -> str:
     return text.lower()
 
 
+def _are_numbers(text: str) -> bool:
+    if text.lower() not in ("timestamp", "millis"):
+        raise ValueError("timestamp, or millis for milliseconds since 1970 as numbers")
+    return text.lower() == "millis"
+
+
 def _offsets(text: str) -> Offsets:
     if text.lower() in (EARLIEST, LATEST):
         return text.lower()
@@ -223,6 +230,7 @@ _OPTIONS: Final[Mapping[str, tuple[str, Callable[[str], object]]]] = {
     "minBytesPerTrigger": ("min_bytes_per_trigger", _bytes),
     "maxTriggerDelay": ("max_trigger_delay_s", _seconds),
     "columns": ("columns", _some("column")),
+    "timestamps": ("are_times_numbers", _are_numbers),
     "includeBody": ("include_body", _truth),
     "decompress": ("decompress", _truth),
     "verifyCrc": ("verify_crc", _truth),

@@ -3,6 +3,10 @@
 `record`: every field of the record under its own name, as in `StoredMessage`. `kafka`: the names that queries over
 Kafka use, so that they work here. With several stores the first column is the broker.
 
+A time is RocketMQ's milliseconds since 1970 as a timestamp, or with `are_times_numbers` the number itself. A number
+that is no time of the years 1 to 9999 (of a damaged record, or an odd producer) is null as a timestamp, because Python
+could not show it.
+
     kafka           is
     key             the first key, or null            binary
     value           the body                          binary
@@ -43,13 +47,18 @@ _KAFKA: Final = (
     *(("timestamp", "timestamp"), ("timestampType", "int"), ("headers", "array<struct<key:string,value:binary>>")),
 )
 _HEADER: Final = pa.struct([pa.field("key", pa.utf8(), False), pa.field("value", pa.binary(), False)])
+_TIMES: Final = ("born_timestamp", "store_timestamp")
+_TIMESTAMP: Final = "timestamp"
 _MAY_BE_NULL: Final = frozenset(("tags", "uniq_key", BODY, "key", "value"))
+_FIRST_MS: Final = -62_135_510_400_000
+_LAST_MS: Final = 253_402_214_400_000
+"""A day inside of the years 1 and 9999, so that the time exists in every time zone."""
 _ARROW_TYPES: Final = {
     "int": pa.int32(),
     "bigint": pa.int64(),
     "string": pa.utf8(),
     "binary": pa.binary(),
-    "timestamp": pa.timestamp("us", tz="UTC"),
+    _TIMESTAMP: pa.timestamp("us", tz="UTC"),
     "array<string>": pa.list_(pa.field("element", pa.utf8(), False)),
     "map<string,string>": pa.map_(pa.utf8(), pa.field("value", pa.utf8(), False)),
     "array<struct<key:string,value:binary>>": pa.list_(pa.field("element", _HEADER, False)),
@@ -74,6 +83,7 @@ class RowShape:
     include_body: bool = True
     with_broker: bool = False
     chosen: tuple[str, ...] | None = None
+    are_times_numbers: bool = True
 
     def __post_init__(self) -> None:
         unknown = set(self.chosen or ()) - {name for name, _ in self._all()}
@@ -108,13 +118,20 @@ class RowShape:
         return replace(self, chosen=tuple(names))
 
     def _all(self) -> list[tuple[str, str]]:
-        own = list(_KAFKA) if self.kind == "kafka" else [(name, _record_type(name)) for name in _RECORD]
+        own = list(_KAFKA) if self.kind == "kafka" else [(name, self._record_type(name)) for name in _RECORD]
         left_out = () if self.include_body else (BODY, "value")
         return [*([(BROKER, "string")] if self.with_broker else []), *(each for each in own if each[0] not in left_out)]
 
+    def _record_type(self, name: str) -> str:
+        return _TIMESTAMP if name in _TIMES and not self.are_times_numbers else _record_type(name)
+
     def declared(self) -> pa.Schema:
         """The columns as declared to Spark. It checks nullable columns for nulls, twice for each row."""
-        return pa.schema([pa.field(name, _ARROW_TYPES[kind], name in _MAY_BE_NULL) for name, kind in self.columns()])
+        fields = [
+            pa.field(name, _ARROW_TYPES[kind], name in _MAY_BE_NULL or kind == _TIMESTAMP)
+            for name, kind in self.columns()
+        ]
+        return pa.schema(fields)
 
     def batch(self, records: pa.RecordBatch, broker: str) -> pa.RecordBatch:
         """The rows of decoded records."""
@@ -128,6 +145,8 @@ class RowShape:
             return pa.repeat(pa.scalar(_LOG_APPEND_TIME, pa.int32()), records.num_rows)
         column = records.column(self.field_of(name))
         make = _KAFKA_ARRAYS.get(name) if self.kind == "kafka" else None
+        if make is None and name in _TIMES and not self.are_times_numbers:
+            make = to_timestamps
         return column if make is None else make(column)
 
 
@@ -139,8 +158,15 @@ def _record_type(name: str) -> str:
     return {"keys": "array<string>", "properties": "map<string,string>", BODY: "binary"}.get(name, "string")
 
 
-def _timestamps(milliseconds: pa.Array) -> pa.Array:
-    return pc.multiply(milliseconds, 1000).cast(pa.timestamp("us", tz="UTC"))
+def to_timestamps(milliseconds: pa.Array) -> pa.Array:
+    """Milliseconds since 1970 as timestamps; null where they are no time.
+
+    >>> [str(each) for each in to_timestamps(pa.array([0, 1 << 62])).to_pylist()]
+    ['1970-01-01 00:00:00+00:00', 'None']
+    """
+    is_time = pc.and_(pc.greater_equal(milliseconds, _FIRST_MS), pc.less_equal(milliseconds, _LAST_MS))
+    milliseconds = pc.if_else(is_time, milliseconds, pa.scalar(None, pa.int64()))
+    return pc.multiply(milliseconds, 1000).cast(_ARROW_TYPES[_TIMESTAMP])
 
 
 def _first_key(keys: pa.ListArray) -> pa.Array:
@@ -156,7 +182,7 @@ def _headers(properties: pa.MapArray) -> pa.ListArray:
     return pa.ListArray.from_arrays(properties.offsets, entries)
 
 
-_KAFKA_ARRAYS: Final = {"key": _first_key, "timestamp": _timestamps, "headers": _headers}
+_KAFKA_ARRAYS: Final = {"key": _first_key, "timestamp": to_timestamps, "headers": _headers}
 
 
 def decompressed(records: pa.RecordBatch, *, lenient: bool) -> pa.RecordBatch:

@@ -9,7 +9,7 @@
     properties                  map<string,string>               headers        TAGS and KEYS give way to their columns
     flag, sys_flag,             int
     reconsume_times
-    born_timestamp              long                                            now when it is null or missing
+    born_timestamp              timestamp, long (ms)                            now when it is null or missing
     born_host                   string
 
 The other columns of the source are set by the store (offsets, sizes, store time). They are ignored, so that rows of the
@@ -44,7 +44,7 @@ TYPES: Final[Mapping[str, tuple[str, ...]]] = {
     "flag": _NUMBER,
     "sys_flag": _NUMBER,
     "reconsume_times": _NUMBER,
-    "born_timestamp": _NUMBER,
+    "born_timestamp": (*_NUMBER, "timestamp"),
     "born_host": _TEXT,
     "value": _BYTES,
     "key": _BYTES,
@@ -127,7 +127,9 @@ class RowMessages:
     def of(self, batch: pa.RecordBatch) -> Iterator[StagedMessage]:
         names = [KAFKA.get(name, name) for name in batch.schema.names]
         wanted = [
-            (name, column.to_pylist()) for name, column in zip(names, batch.columns, strict=True) if _is_ours(name)
+            (name, _plain(column).to_pylist())
+            for name, column in zip(names, batch.columns, strict=True)
+            if _is_ours(name)
         ]
         for number in range(batch.num_rows):
             yield self._staged({name: values[number] for name, values in wanted})
@@ -153,6 +155,13 @@ class RowMessages:
         self._scratch.position = 0
         self._encoder.append(self._scratch, staged.message(), 0, 0)
         return staged
+
+
+def _plain(column: pa.Array) -> pa.Array:
+    """The column, with timestamps as milliseconds since 1970."""
+    return (
+        column.cast(pa.timestamp("ms"), safe=False).cast(pa.int64()) if pa.types.is_timestamp(column.type) else column
+    )
 
 
 def _is_ours(name: str) -> bool:
