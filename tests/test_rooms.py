@@ -39,7 +39,7 @@ NOT_ALLOWED = {"derive": frozenset({"disk"}), "checks": frozenset({"disk"}), "cl
 what is for tests."""
 
 FOLDERS = {
-    "disk": ("places", "bell", "media", "faulty", "load_medium", "segments"),
+    "disk": ("places", "mounts", "bell", "media", "faulty", "load_medium", "segments"),
     "store": (
         "options", "model", "runtime", "paths", "filters", "log", "queues", "index", "ledger", "settings", "dispatch",
         "stats", "flush", "components", "recovery", "engine", "read", "put", "retention", "consume",
@@ -50,8 +50,8 @@ FOLDERS = {
     "replication.ledger": ("core", "node", "store_node"),
     "maintenance": ("inspect", "verify", "repair", "backup"),
     "pipeline": (
-        "reading", "spark", "building", "tables", "sink", "source", "sql", "jobs", "session", "submit", "compact",
-        "dispatch", "export", "rebuild", "replay", "report", "report_page", "verify",
+        "reading", "spark", "building", "shuffling", "tables", "sink", "source", "sql", "jobs", "session", "submit",
+        "compact", "dispatch", "export", "rebuild", "replay", "report", "report_page", "verify",
     ),
     "cli": (
         "exit_codes", "times", "output", "names", "drawing", "messages", "parameters", "group", "completion", "main",

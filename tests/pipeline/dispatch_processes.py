@@ -68,13 +68,13 @@ def dispatch(root: Path) -> None:
 
 def work_as_a_task(given: Path) -> None:
     plan, task = pickle.loads(given.read_bytes())
-    add = rebuild_scan._SplitReader._add
+    add = rebuild_scan.SplitReader._add
 
-    def pause_and_add(reader: rebuild_scan._SplitReader, window: Window, scan: Scan) -> None:
+    def pause_and_add(reader: rebuild_scan.SplitReader, window: Window, scan: Scan) -> None:
         os.kill(os.getpid(), signal.SIGSTOP)
         add(reader, window, scan)
 
-    with mock.patch.object(rebuild_scan._SplitReader, "_add", pause_and_add):
+    with mock.patch.object(rebuild_scan.SplitReader, "_add", pause_and_add):
         sys.stdout.write(f"{derive_range(plan, task)}\n")
 
 

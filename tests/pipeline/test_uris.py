@@ -59,7 +59,6 @@ REFUSING: Mapping[str, Call] = {
     "replay from a table": lambda store, uri: replay(NO_SPARK, uri, store, form="parquet"),
     "rebuild": lambda _, uri: rebuild(NO_SPARK, uri),
     "rebuild with a config": lambda _, uri: rebuild(NO_SPARK, uri, config=StoreConfig()),
-    "rebuild into": lambda store, uri: rebuild(NO_SPARK, store, into=uri),
     "dispatch": lambda _, uri: dispatch(NO_SPARK, uri),
     "the sink": lambda _, uri: parse_sink_options({"path": str(uri)}, is_streaming=False),
     "an answer": lambda _, uri: write_answer(cast("DataFrame", None), uri, "csv"),

@@ -6,6 +6,7 @@
     export          Parquet, by topic, day   beside   pyarrow writing the same batches in this process
     streams         over a store that another process writes, and how late they are (`streaming.py`)
     rebuild         Spark's job              beside   opening the store without its queues; RocketMQ doing the same
+      shuffled      without shared maps      beside   entries placed into shared files
       one core      the same on local[1]     beside   two cores
       larger log    the same on four times the log
 
@@ -43,7 +44,7 @@ from flintlog.pipeline.reading.logs import find_end, find_logs
 from flintlog.pipeline.reading.partitions import plan
 from flintlog.pipeline.reading.reading import Reading
 from flintlog.pipeline.reading.rows import RowShape
-from flintlog.pipeline.rebuild import rebuild
+from flintlog.pipeline.rebuild import Mode, rebuild
 from flintlog.pipeline.session import get_session
 from flintlog.pipeline.tables.table_write import BUFFER_BYTES
 from flintlog.store.options.store_config import StoreConfig
@@ -217,21 +218,23 @@ class _Bench:
         logs = self._logs
         embedded = self._embedded("rebuild, embedded")
         there = self._rebuild(REBUILD, logs.whole, logs.mib)
-        found = [embedded, _beside(there, embedded)]
+        shuffled = self._rebuild(f"{REBUILD}, shuffled", logs.whole, logs.mib, "shuffle")
+        found = [embedded, _beside(there, embedded), _beside(shuffled, there)]
         if self._java is not None:
             theirs = self._measure_java(self._java)
             found += [theirs, _beside(msgspec.structs.replace(there, name=f"{REBUILD} (again)"), theirs)]
         larger = self._rebuild(f"{REBUILD}, {GROWTH} times the log", logs.large, logs.mib * GROWTH)
         return [*found, _beside(larger, there)]
 
-    def _rebuild(self, name: str, store: Path, mib: int) -> PipelineFigure:
+    def _rebuild(self, name: str, store: Path, mib: int, mode: Mode = "place") -> PipelineFigure:
+        work = partial(rebuild, self._spark, config=CONFIG, mode=mode)
         for _ in range(SMALL_WARM_UPS):
             strip(self._logs.small)
-            rebuild(self._spark, self._logs.small, config=CONFIG, split_bytes=MIB)  # tasks enough to start every worker
+            work(self._logs.small, split_bytes=MIB)  # tasks enough to start every worker
         figures = []
         for _ in range(ROUNDS):
             strip(store)
-            figures.append(self._measure(name, lambda: rebuild(self._spark, store, config=CONFIG), mib))
+            figures.append(self._measure(name, partial(work, store), mib))
         return _median(figures)
 
     def _embedded(self, name: str) -> PipelineFigure:

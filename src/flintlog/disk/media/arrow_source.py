@@ -18,7 +18,7 @@ class ArrowSource:
     """Files of a `pyarrow.fs.FileSystem`. Each view is one ranged read."""
 
     def __init__(self, filesystem: fs.FileSystem) -> None:
-        self._filesystem = filesystem
+        self.file_system = filesystem
 
     @classmethod
     def from_uri(cls, uri: str) -> tuple[ArrowSource, PurePath]:
@@ -34,7 +34,7 @@ class ArrowSource:
     def listing(self, directory: PurePath) -> list[FileInfo]:
         selector = fs.FileSelector(directory.as_posix(), allow_not_found=True)
         with os_errors("list", Path(directory)):
-            found = self._filesystem.get_file_info(selector)
+            found = self.file_system.get_file_info(selector)
         infos = [
             FileInfo(
                 each.base_name, each.size or 0, (each.mtime_ns or 0) // 1_000_000, each.type is fs.FileType.Directory
@@ -45,13 +45,13 @@ class ArrowSource:
 
     def size(self, path: PurePath) -> int:
         with os_errors("look at", Path(path)):
-            info = self._filesystem.get_file_info(path.as_posix())
+            info = self.file_system.get_file_info(path.as_posix())
         if info.type is not fs.FileType.File:
             raise DiskError("there is no such file", path=path)
         return int(info.size)
 
     def view(self, path: PurePath, start: int, stop: int) -> memoryview:
-        with os_errors("read", Path(path)), self._filesystem.open_input_file(path.as_posix()) as file:
+        with os_errors("read", Path(path)), self.file_system.open_input_file(path.as_posix()) as file:
             check_range(path, file.size(), start, stop)
             view = memoryview(file.read_at(stop - start, start))
         if len(view) != stop - start:

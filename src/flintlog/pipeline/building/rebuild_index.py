@@ -18,6 +18,7 @@ import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -82,8 +83,7 @@ def build_index_file(task: IndexTask) -> int:
     medium.make_directories(working.parent)
     raw = medium.create(working, layout.file_size)
     header = IndexHeader() if task.previous is None else starting_header(*task.previous)
-    pieces = list(_cut(_spilled(task, medium), header.begin_timestamp))
-    fill_index_file(raw, layout, header, pieces, min(task.thread_count, os.cpu_count() or 1))
+    fill_index_file(raw, layout, header, _spilled(task, medium), task.thread_count)
     raw.close()
     staged = Path(task.plan.staged)
     give_name(medium, working, staged / INDEX / task.name, staged)
@@ -110,28 +110,36 @@ def _cut(parts: Iterator[memoryview], begin_time: int) -> Iterator[Piece]:
 
 
 def fill_index_file(
-    raw: RawFile, layout: IndexLayout, header: IndexHeader, pieces: Sequence[Piece], threads: int
-) -> None:
-    """Write all keys of a new file, and make it durable; `header` is the one that it begins with."""
+    raw: RawFile, layout: IndexLayout, header: IndexHeader, keys: Iterator[memoryview], threads: int
+) -> int:
+    """Write all keys of a new file, and make it durable; returns how many there are.
+
+    `header` is the one that it begins with. Of the keys, only some at a time are held.
+    """
     raw.write_at(0, memoryview(encode_index_header(header)))  # by one thread: the others need the file open
     slots = MemoryMap(layout.slot_count * SLOT_SIZE, None, writable=True)
     if _HUGE_PAGES is not None:
         slots.advise(_HUGE_PAGES, 0, slots.size)
     used_slot_count = 0
+    threads = min(threads, os.cpu_count() or 1)
+    pieces = _cut(keys, header.begin_timestamp)
+    first = last = None
     with ThreadPoolExecutor(threads, "fill-index") as pool, ThreadPoolExecutor(1, "sync-index") as beside:
         run = map if threads == 1 else pool.map  # a single thread does the work itself
         syncs = []
-        for start in range(0, len(pieces), PIECES_AT_ONCE):
-            filling = _Filling(raw, layout, slots.buffer, pieces[start : start + PIECES_AT_ONCE], threads)
+        while group := list(islice(pieces, PIECES_AT_ONCE)):
+            filling = _Filling(raw, layout, slots.buffer, group, threads)
             used_slot_count += sum(run(filling.link, range(threads)))
             list(run(filling.write, range(len(filling.pieces))))
             syncs.append(beside.submit(raw.sync, *filling.place()))
+            first, last = first or group[0], group[-1]
         raw.write_at(HEADER_SIZE, slots.buffer)
-        if pieces:
-            raw.write_at(0, memoryview(encode_index_header(_header_of(pieces, used_slot_count))))
+        if first is not None and last is not None:
+            raw.write_at(0, memoryview(encode_index_header(_header_of(first, last, used_slot_count))))
         for synced in syncs:
             synced.result()
     raw.sync()
+    return 0 if last is None else last.first - 1 + last.keys.nbytes // KEY.size
 
 
 class _Filling:
@@ -168,9 +176,8 @@ class _Filling:
         self._raw.write_at(self._layout.entry_position(piece.first), entries)
 
 
-def _header_of(pieces: Sequence[Piece], used_slot_count: int) -> IndexHeader:
-    last = pieces[-1]
-    begin_offset, begin_time, _ = KEY.unpack_from(pieces[0].keys)
+def _header_of(first: Piece, last: Piece, used_slot_count: int) -> IndexHeader:
+    begin_offset, begin_time, _ = KEY.unpack_from(first.keys)
     end_offset, end_time, _ = KEY.unpack_from(last.keys, last.keys.nbytes - KEY.size)
     next_entry = last.first + last.keys.nbytes // KEY.size
     return IndexHeader(begin_time, end_time, begin_offset, end_offset, used_slot_count, next_entry)

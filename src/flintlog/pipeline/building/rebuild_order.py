@@ -60,7 +60,7 @@ class Order:
         """What the UI shows."""
         return f"rebuild: {verb} {count_of(count, noun)} of {self.root}"
 
-    def plan(self, staged: Path, spill: Path) -> BuildPlan:
+    def plan(self, staged: Path | str, spill: Path | str = "") -> BuildPlan:
         return BuildPlan.of(
             self.config,
             self.queue_types,

@@ -13,7 +13,7 @@ import struct
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from flintlog import kernel
 from flintlog.derive.chains import Reach, Span
@@ -64,8 +64,8 @@ class BuildPlan:
         config: StoreConfig,
         queue_types: Mapping[str, str],
         *,
-        staged: Path,
-        spill: Path,
+        staged: Path | str,
+        spill: Path | str = "",
         topics: frozenset[str] | None = None,
         deleted: Iterable[DeletedQueue] = (),
     ) -> BuildPlan:
@@ -158,11 +158,17 @@ class ScanTask:
 
 def read_split(task: ScanTask) -> SplitResult:
     """The task."""
-    medium, split = LocalMedium(), task.planned.split
-    if task.sync_log and split.start == split.file.base:
-        medium.sync(Path(task.planned.uri) / split.file.name)
-    reader = _SplitReader(task.plan, task.number, medium)
+    medium = LocalMedium()
+    if task.sync_log:
+        make_log_durable(task.planned, medium)
+    reader = SplitReader(task.plan, task.number, medium)
     return reader.read(load_window(task.planned), task.planned.split)
+
+
+def make_log_durable(planned: LogSplit, medium: Medium) -> None:
+    """Sync a file of the log, once for all its splits."""
+    if planned.split.start == planned.split.file.base:
+        medium.sync(Path(planned.uri) / planned.split.file.name)
 
 
 def derive_split(
@@ -173,7 +179,7 @@ def derive_split(
     `start` is where the first record begins, if that is known. `check` is called before each piece is written; if it
     raises, nothing more is written.
     """
-    reader = _SplitReader(plan, planned.split.start, LocalMedium(), check)
+    reader = SplitReader(plan, planned.split.start, LocalMedium(), check)
     return reader.derive(load_window(planned), planned.split, start)
 
 
@@ -189,7 +195,22 @@ class _Tally:
     damaged_bodies: list[int] = field(default_factory=list)
 
 
-class _SplitReader:
+class SplitQueue(Protocol):
+    """The entries of one split in one queue. The kernel's fast dispatch writes through `end`, others use `put`."""
+
+    end: QueueEnd
+    first: int
+    in_step: bool
+
+    @property
+    def next(self) -> int:
+        """The queue offset after the last entry."""
+
+    def put(self, row: Row, queue_offset: int, marks: int) -> None:
+        """Write one entry."""
+
+
+class SplitReader:
     """One split on its way into the staged files."""
 
     def __init__(self, plan: BuildPlan, number: int, medium: Medium, check: Callable[[], None] = lambda: None) -> None:
@@ -198,7 +219,7 @@ class _SplitReader:
         self._number = number
         self._medium = medium
         self._files = OpenFiles(medium)
-        self._queues: dict[QueueKey, StagedQueue] = {}
+        self._queues: dict[QueueKey, SplitQueue] = {}
         self._dense: dict[QueueKey, bytearray] = {}
         self._tally = _Tally()
         self._fast_dispatch = FastDispatch(delay_levels_ms=plan.delay_levels_ms, lmq=plan.lmq)
@@ -287,9 +308,12 @@ class _SplitReader:
             return
         queue = self._queues.get(key)
         if queue is None:
-            folder = Path(self._plan.staged) / CONSUME_QUEUE / place.topic / str(place.queue_id)
-            queue = self._queues[key] = StagedQueue(folder, self._plan.consume_queue_bytes, self._files)
-        queue.put(row, place.queue_offset)
+            queue = self._queues[key] = self._new_queue(key)
+        queue.put(row, place.queue_offset, marks)
+
+    def _new_queue(self, key: QueueKey) -> SplitQueue:
+        folder = Path(self._plan.staged) / CONSUME_QUEUE / key[0] / str(key[1])
+        return StagedQueue(folder, self._plan.consume_queue_bytes, self._files)
 
     def _spill(self) -> dict[QueueKey, Spilled]:
         self._write(self._plan.keys_path(self._number), self._tally.keys)

@@ -127,7 +127,7 @@ class StagedQueue:
             self._next = tail.end // ENTRY_SIZE
         return self._next
 
-    def put(self, row: Row, queue_offset: int) -> None:
+    def put(self, row: Row, queue_offset: int, marks: int = 0) -> None:
         if not self.in_step:
             return
         expected = self.next

@@ -20,6 +20,7 @@ from typing import Final
 from flintlog.checks.derived_files import DataFile
 from flintlog.derive.log_files import LogFile, check_files, log_files
 from flintlog.disk.media.local import LocalMedium
+from flintlog.disk.media.medium import Medium
 from flintlog.disk.media.remote import RemoteMedium
 from flintlog.disk.media.source import ByteSource, MappedSource
 from flintlog.disk.places import absolute, is_uri
@@ -61,6 +62,12 @@ def open_source(uri: str) -> tuple[ByteSource, PurePath]:
     from flintlog.disk.media.arrow_source import ArrowSource
 
     return ArrowSource.from_uri(place)
+
+
+def medium_of(uri: str) -> tuple[Medium, Path]:
+    """The medium for a path or URI, read-only for a URI, and the path in it."""
+    source, path = open_source(uri)
+    return (LocalMedium() if isinstance(source, MappedSource) else RemoteMedium(source)), Path(path)
 
 
 def as_paths(store: str | Path | Sequence[str]) -> tuple[str, ...]:

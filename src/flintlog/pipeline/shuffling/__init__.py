@@ -1,0 +1,1 @@
+"""Rebuilding without shared maps: packed rows, whole files, and their place at a URI."""
