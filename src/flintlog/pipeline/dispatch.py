@@ -57,6 +57,12 @@ class DispatchReport:
 
     batch_count: int = 0
     record_count: int = 0
+    byte_count: int = 0
+    """Of the log, as far as it was published."""
+
+    damaged_count: int = 0
+    """Places of the log that tasks found damaged."""
+
     entry_count: int = 0
     key_count: int = 0
     start_count: int = 0
@@ -228,8 +234,10 @@ class _Batches:
         derived = sorted((each for each in found if isinstance(each, Derived)), key=lambda each: each.split.start)
         if not derived:
             return
+        report, start = self._report, self._driver.progress.end
+        report.damaged_count += sum(len(each.result.gaps) for each in derived)
         problem = self._driver.take(derived, derived[-1].split.stop)
-        report = self._report
+        report.byte_count += self._driver.progress.end - start
         report.batch_count += 1
         report.record_count += sum(each.result.record_count for each in derived)
         report.entry_count += sum(each.result.entry_count for each in derived)

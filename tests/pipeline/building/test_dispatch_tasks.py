@@ -302,7 +302,8 @@ def test_an_attempt_that_begins_after_the_result_was_made_has_the_work_done_agai
     with open_store(root, EXTERNAL) as store, drive(root, run=run) as core:
         put(store, 40)
         assert Job(core).batch(1 << 40, chance) is None
-        assert doing_what == ["set queues and index back to the journal", *["add 100 index keys"] * 2]
+        added = f"add 100 index keys of 40 records in {store.max_physical_offset:,} bytes"
+        assert doing_what == ["set queues and index back to the journal", added, added]
         assert derived(root) == embedded_twin(root, tmp_path / "twin")
 
 

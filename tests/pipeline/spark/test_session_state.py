@@ -153,3 +153,15 @@ def test_the_query_of_dispatch_has_a_name(spark: SparkSession, tmp_path: Path) -
         )
     (name,) = names
     assert str(name).startswith("flintlog dispatch given ")
+
+
+def test_the_jobs_of_dispatch_say_what_they_do_and_with_how_much(spark: SparkSession, tmp_path: Path) -> None:
+    with open_store(tmp_path / "store", EXTERNAL) as store:
+        put(store, 40)
+        before = len(jobs_of(spark.sparkContext))
+        report = dispatch(spark, store.path, config=EXTERNAL, once=True)
+        seen = {str(description) for description, _ in jobs_of(spark.sparkContext)[: -before or None]}
+        size = store.max_physical_offset
+    assert f"flintlog dispatch: add 100 index keys of 40 records in {size:,} bytes" in seen
+    assert "flintlog dispatch: set queues and index back to the journal" in seen
+    assert (report.record_count, report.key_count, report.byte_count, report.damaged_count) == (40, 100, size, 0)

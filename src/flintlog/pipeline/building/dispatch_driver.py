@@ -85,7 +85,7 @@ class DispatchDriver(Publisher):
             applied = self._add_ordered(derived)
             problem = next((each.problem for each in applied if each.problem is not None), None)
         if problem is not None:
-            self._redo(stop)
+            self._redo(stop, problem)
         elif end > start:
             plain = (QueueMark(*key, span.next, span.next * ENTRY_SIZE) for key, span in spans.items())
             moved = [*plain, *chain.from_iterable(each.moved for each in applied)]
@@ -116,16 +116,19 @@ class DispatchDriver(Publisher):
         index = [IndexTask(plan, before.index_name, before.index_count, with_keys)] if with_keys else []
         doing = [count_of(sum(each.result.key_count for each in derived), "index key")] if index else []
         doing += [count_of(sum(len(task.queues) for task in queues), "dense queue")] if queues else []
-        return self._do([*index, *queues], f"add {' and '.join(doing)}")
+        size = derived[-1].split.stop - max(before.end, derived[0].split.start)
+        records = count_of(sum(each.result.record_count for each in derived), "record")
+        return self._do([*index, *queues], f"add {' and '.join(doing)} of {records} in {count_of(size, 'byte')}")
 
-    def _redo(self, stop: int) -> None:
+    def _redo(self, stop: int, problem: str) -> None:
         """Undo the results of the tasks, and have one task dispatch the range record by record."""
         readable = self.readable()
         if readable is None or self.progress.end >= stop:
             stop = self.progress.end
         self._claim.renew()  # no task that read a split writes any more
         end = stop if readable is None else readable.end
-        (applied,) = self._do([RedoTask(self.plan, self.progress, stop, end)], "dispatch record by record")
+        doing = f"dispatch record by record ({problem})"
+        (applied,) = self._do([RedoTask(self.plan, self.progress, stop, end)], doing)
         if applied.end > self.progress.end:
             self._publish(self.progress.end, applied.end, applied.moved, [applied])
 
