@@ -30,13 +30,22 @@ from flintlog.errors import InvalidConfig
 from flintlog.pipeline.reading.filters import EVERYTHING, parse_filter
 from flintlog.pipeline.reading.known_topics import check_topics
 from flintlog.pipeline.reading.logs import Log, find_end, find_logs, is_glob
-from flintlog.pipeline.reading.options import EARLIEST, LATEST, SourceOptions, check_kind, parse_source_options, resolve
+from flintlog.pipeline.reading.options import (
+    EARLIEST,
+    LATEST,
+    SPLIT_BYTES,
+    SourceOptions,
+    check_kind,
+    parse_source_options,
+    resolve,
+)
 from flintlog.pipeline.reading.partitions import plan, start_at_time, stop_at_time
 from flintlog.pipeline.reading.rows import RowShape
-from flintlog.pipeline.reading.split_partition import SplitPartition, check_start, read_declared, reading_of
+from flintlog.pipeline.reading.split_partition import SplitPartition, check_start, read_declared, reading_of, wanted_by
 from flintlog.pipeline.sink.sink_options import parse_sink_options
 
 NAME = "flintlog"
+NARROW_SPLIT_BYTES: Final = 512 * 1024 * 1024
 _PUSHING: Final = "pyspark.sql.worker.data_source_pushdown_filters"
 """The program that Spark runs to ask a reader which filters it takes."""
 
@@ -125,8 +134,14 @@ class BatchReader(DataSourceReader):
             check_topics(self.asked.topics or (), logs)
         brokers = [log.broker for log in logs]
         ranges = [self._range(log, brokers) for log in logs]
-        planned = plan(ranges, split_bytes=self.asked.split_bytes, least_count=self.asked.min_partitions)
+        planned = plan(ranges, split_bytes=self._split_bytes(), least_count=self.asked.min_partitions)
         return [SplitPartition(each) for each in planned] or [InputPartition(None)]
+
+    def _split_bytes(self) -> int:
+        """How much a task gets; more if it reads little of it, because a task costs as much as reading some MiB."""
+        asked, wanted = self.asked, wanted_by(self.asked).both(self.wanted)
+        is_narrow = asked.topics is not None or wanted.chooses_topics or wanted.all_keys is not None
+        return NARROW_SPLIT_BYTES if is_narrow and asked.split_bytes == SPLIT_BYTES else asked.split_bytes
 
     def _range(self, log: Log, brokers: list[str]) -> tuple[Log, int, int]:
         asked = self.asked

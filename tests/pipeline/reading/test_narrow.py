@@ -35,6 +35,7 @@ def cheap_queues(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small stores would be scanned: their queues are not worth it."""
     monkeypatch.setattr(narrow, "QUEUE_COST_BYTES", 1)
     monkeypatch.setattr(narrow, "MOST_OF_A_SPLIT", 0.95)
+    monkeypatch.setattr(narrow, "PART_BYTES", 300_000)
 
 
 def splits_of(root: Path, split_bytes: int) -> list[LogSplit]:

@@ -16,7 +16,7 @@ import pyarrow as pa
 from flintlog import kernel
 from flintlog.derive.columns import to_record_batch
 from flintlog.derive.sealing import is_sealed
-from flintlog.derive.splits import Gap, Split, Window, first_record, scan_split
+from flintlog.derive.splits import Gap, Split, Window, first_record, plan_splits, scan_split
 from flintlog.errors import DamagedRecord, DamagedStore
 from flintlog.kernel import Crc, Decoded, ScanStop
 from flintlog.pipeline.reading.filters import Wanted
@@ -56,6 +56,14 @@ class Decoding:
         self.rest = self.wanted
         if self.topics is not None:
             self.rest = replace(self.wanted, topics=None, topic_prefixes=(), topic_pattern=None)
+
+    def parts(self, most_bytes: int) -> list[Decoding]:
+        """The same of neighbouring parts of the split."""
+        split = self.planned.split
+        return [
+            Decoding(replace(self.planned, split=part), self.wanted, self.fields, self.fail_on_data_loss, self.passed)
+            for part in plan_splits([split.file], split.start, split.stop, split_bytes=most_bytes)
+        ]
 
     # ------------------------------------------------------------------ ranges
 

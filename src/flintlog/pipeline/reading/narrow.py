@@ -27,7 +27,7 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
-from typing import Final
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 
@@ -41,14 +41,16 @@ from flintlog.pipeline.reading.decoding import Decoding
 from flintlog.pipeline.reading.filters import Wanted
 from flintlog.pipeline.reading.index_entries import KeySearch
 from flintlog.pipeline.reading.logs import open_source
-from flintlog.pipeline.reading.partitions import LogSplit, load_window
-from flintlog.pipeline.reading.queue_entries import Entries, Named, entries_between, find_queues
+from flintlog.pipeline.reading.partitions import load_window
+from flintlog.pipeline.reading.queue_entries import Entries, Named, Queue, entries_between, find_queues
 
 QUEUE_COST_BYTES: Final = 64 * 1024
 """Looking into a queue takes as long as scanning about so much of a log."""
 MOST_OF_A_SPLIT: Final = 0.5
 """If more of a split's bytes would be read one by one, it is scanned."""
 
+PART_BYTES: Final = 128 * 1024 * 1024
+"""Evidence is gathered for so much of the log at a time: it takes a bit for each byte."""
 MAX_HASHES: Final = 10_000
 """Keys of more topics are not looked up in the index."""
 
@@ -57,7 +59,16 @@ _CHECKED: Final = frozenset({"topic", "queue_id", "queue_offset", "size"})
 
 def read_narrowed(decoding: Decoding) -> Iterator[pa.RecordBatch]:
     """The wanted records of a split, through its queues where these can be trusted."""
-    evidence = _gather(decoding)
+    store = _find_store(decoding)
+    if store is None:
+        yield from decoding.scan()
+        return
+    for part in decoding.parts(PART_BYTES):
+        yield from _read_part(part, store)
+
+
+def _read_part(decoding: Decoding, store: _Store) -> Iterator[pa.RecordBatch]:
+    evidence = _gather(decoding, store)
     if evidence is None:
         yield from decoding.scan()
         return
@@ -67,6 +78,28 @@ def read_narrowed(decoding: Decoding) -> Iterator[pa.RecordBatch]:
             yield from decoding.scan(piece)
             return
         yield piece
+
+
+class _Store(NamedTuple):
+    """Where a store is on this machine, and its queues."""
+
+    source: ByteSource
+    root: PurePath
+    queues: Sequence[Queue]
+
+
+def _find_store(decoding: Decoding) -> _Store | None:
+    """The store of a split; None if nothing narrows what is wanted, the store is not here, or scanning costs less."""
+    planned, wanted = decoding.planned, decoding.wanted
+    if not (wanted.chooses_topics or wanted.all_keys is not None):
+        return None
+    source, path = open_source(planned.uri)
+    # The files of a ledger have a folder in their names.
+    if not isinstance(source, MappedSource) or "/" in planned.split.file.name or path.name != COMMIT_LOG:
+        return None
+    queues = find_queues(source, path.parent)
+    is_cheap = queues and len(queues) * QUEUE_COST_BYTES <= min(planned.split.size, PART_BYTES)
+    return _Store(source, path.parent, queues) if is_cheap else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,15 +138,9 @@ class Evidence:
                 return
 
 
-def _gather(decoding: Decoding) -> Evidence | None:
-    """The evidence about a split; None if there is none, or scanning costs less."""
-    planned, wanted = decoding.planned, decoding.wanted
-    source, root = _store_of(planned)
-    if source is None or not (wanted.chooses_topics or wanted.all_keys is not None):
-        return None
-    queues = find_queues(source, root)
-    if not queues or len(queues) * QUEUE_COST_BYTES > planned.split.size:
-        return None
+def _gather(decoding: Decoding, store: _Store) -> Evidence | None:
+    """The evidence about a split; None if it is not whole, or scanning costs less."""
+    planned, wanted, (source, root, queues) = decoding.planned, decoding.wanted, store
     start, stop = planned.split.start, planned.split.stop
     pieces = [piece for queue in queues for piece in entries_between(source, queue, start, stop)]
     marks = bytearray((stop - start + 7) // 8)
@@ -135,13 +162,6 @@ def _gather(decoding: Decoding) -> Evidence | None:
         return None
     window = load_window(planned)
     return Evidence(window, named, unclaimed) if _are_right(window, samples) else None
-
-
-def _store_of(planned: LogSplit) -> tuple[ByteSource | None, PurePath]:
-    """Where the store of a split is on this machine; None for a ledger, whose files have a folder in their names."""
-    source, path = open_source(planned.uri)
-    is_plain = isinstance(source, MappedSource) and "/" not in planned.split.file.name and path.name == COMMIT_LOG
-    return source if is_plain else None, path.parent
 
 
 def _search_keys(
