@@ -1,7 +1,8 @@
 """SQL over stores: the view `messages` has a row for each message, with the columns of the source.
 
-Python sources have no column pruning, so the view leaves bodies out if the query cannot need them: it neither names
-`body` nor selects all columns.
+Python sources have no column pruning. So a question is first planned over an empty frame with the same columns: Spark's
+own optimizer says which of them the plan refers to, and the view has only these. A session of Spark Connect shows no
+plan; there only bodies are left out, if the question neither names them nor selects all columns.
 """
 
 from __future__ import annotations
@@ -10,11 +11,11 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from flintlog.disk.media.local import LocalMedium
 from flintlog.disk.places import absolute, local_path
-from flintlog.errors import InvalidConfig
+from flintlog.errors import FlintlogError, InvalidConfig
 from flintlog.pipeline.reading.logs import find_logs
 from flintlog.pipeline.spark.failures import plain_errors
 from flintlog.pipeline.spark.tasks import is_connect, watched
@@ -42,14 +43,17 @@ _CHANGING_NODE = re.compile(
     re.MULTILINE,
 )
 _ANALYZED = "== Analyzed Logical Plan =="
-_BODY = re.compile(r"\bbody\b|\*", re.IGNORECASE)
+_BODY = re.compile(r"\b(body|value)\b|\*", re.IGNORECASE)
+_BODIES = frozenset({"body", "value"})
+
+Java = Any
+"""An object of the JVM's, of any class."""
 
 
 def load_messages(spark: SparkSession, stores: Sequence[str], options: Mapping[str, str]) -> DataFrame:
     """The messages of stores as rows; a wrong path or option raises one clear error."""
-    pushdown = spark.conf.get("spark.sql.python.filterPushdown.enabled", "false") or "false"
     with plain_errors("reading the store"):
-        reader = spark.read.format("flintlog").option("pushdown", pushdown)
+        reader = spark.read.format("flintlog")
         for name, value in options.items():
             reader = reader.option(name, value)
         places = [absolute(store) for store in stores]
@@ -66,12 +70,65 @@ def query(
     asked = {"decompress": "true", **(options or {})}
     with plain_errors("the query"):
         _check_plan(spark, text)
-        if _may_mean_bodies(text):
-            return _ask(spark, stores, text, asked)
-        answer = _ask(spark, stores, text, asked)
-        without = {**asked, "includeBody": "false", "decompress": "false"}
+        messages = load_messages(spark, stores, asked)
+        chosen = needed_columns(spark, messages, text)
+        if chosen is None or set(chosen) == set(messages.columns):
+            return _ask(spark, messages, text)
+        if not _BODIES & {*chosen}:
+            asked["decompress"] = "false"
+        return _ask(spark, load_messages(spark, stores, {**asked, "columns": ",".join(chosen)}), text)
+
+
+def needed_columns(spark: SparkSession, messages: DataFrame, text: str) -> list[str] | None:
+    """The columns of the view that a question refers to, at least one; None if that cannot be told."""
+    if _SHOWING.match(text):
+        return None
+    if is_connect(spark):
         # `from messages` alone takes all columns without a star.
-        return answer if "body" in answer.columns else _ask(spark, stores, text, without)
+        has_bodies = _may_mean_bodies(text) or _BODIES & {*_ask(spark, messages, text).columns}
+        return None if has_bodies else [name for name in messages.columns if name not in _BODIES]
+    empty = spark.createDataFrame(spark.sparkContext.emptyRDD(), messages.schema)
+    plan = _ask(spark, empty, text)._jdf.queryExecution().optimizedPlan()
+    used, offered = _plan_columns(plan)
+    names = {offered[each] for each in used & offered.keys()}
+    if names - set(messages.columns):
+        return None
+    found = [name for name in messages.columns if name in names] or [_cheapest(messages.columns)]
+    # Columns that the optimizer dropped may still be named in the text: it is asked again with what is left.
+    return found if _is_answered(spark, empty.select(*found), text) else None
+
+
+def _cheapest(columns: Sequence[str]) -> str:
+    """The column for a question that only counts."""
+    return next((name for name in ("physical_offset", "offset") if name in columns), columns[0])
+
+
+def _plan_columns(plan: Java) -> tuple[set[int], dict[int, str]]:
+    """By expression id: what the nodes of a plan refer to, and what its leaves have, by name."""
+    used = {each.exprId().id() for each in _elements(plan.output())}
+    offered: dict[int, str] = {}
+    nodes = [plan]
+    for node in nodes:
+        below = [*_elements(node.children()), *_elements(node.subqueries())]
+        nodes += below
+        if _elements(node.children()):
+            used |= {each.exprId().id() for each in _elements(node.references().toSeq())}
+        else:
+            offered |= {each.exprId().id(): each.name() for each in _elements(node.output())}
+    return used, offered
+
+
+def _elements(sequence: Java) -> list[Java]:
+    return [sequence.apply(number) for number in range(sequence.size())]
+
+
+def _is_answered(spark: SparkSession, messages: DataFrame, text: str) -> bool:
+    try:
+        with plain_errors("the query"):
+            _ask(spark, messages, text)
+    except FlintlogError:
+        return False
+    return True
 
 
 def _check_question(text: str) -> None:
@@ -115,8 +172,7 @@ def _may_mean_bodies(text: str) -> bool:
     return _BODY.search(_COUNT.sub("", text)) is not None
 
 
-def _ask(spark: SparkSession, stores: Sequence[str], text: str, options: Mapping[str, str]) -> DataFrame:
-    messages = load_messages(spark, stores, options)
+def _ask(spark: SparkSession, messages: DataFrame, text: str) -> DataFrame:
     if is_connect(spark):
         return _ask_server(spark, messages, text)
     with _view(spark, messages):

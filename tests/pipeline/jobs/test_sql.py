@@ -15,11 +15,17 @@ from tests.pipeline.conftest import COUNT
 from flintlog.cli.main import run
 from flintlog.cli.times import format_ms
 from flintlog.errors import DamagedStore, FlintlogError, InvalidConfig
-from flintlog.pipeline.sql import query, write_answer
+from flintlog.pipeline.sql import load_messages, needed_columns, query, write_answer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+ALL = (
+    *("topic", "queue_id", "queue_offset", "physical_offset", "size", "message_id", "tags", "keys", "uniq_key"),
+    *("tags_code", "body", "body_crc", "properties", "flag", "sys_flag", "born_timestamp", "born_host"),
+    *("store_timestamp", "store_host", "reconsume_times", "prepared_transaction_offset", "magic"),
+)
+JOINED = ["topic", "queue_offset", "physical_offset"]
 BY_TOPIC = "select topic, count(*) as n from messages group by topic order by topic"
 
 
@@ -49,6 +55,32 @@ def test_bodies_are_there_when_they_are_meant_and_decompressed(spark: SparkSessi
     assert "body" in query(spark, str(store), "select * from messages").columns
     assert "body" in query(spark, str(store), "from messages").columns
     assert query(spark, str(store), "select count(distinct to_json(struct(*))) from messages").collect()[0][0] == COUNT
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (BY_TOPIC, ["topic"]),
+        ("select count(*) from messages", ["physical_offset"]),
+        ("select max(size) from messages where topic like 'o%'", ["topic", "size"]),
+        ("select a.topic from messages a join messages b on a.queue_offset = b.physical_offset", JOINED),
+        ("with some as (select * from messages) select tags, keys[0] from some", ["tags", "keys"]),
+        ("select topic from messages where size = (select max(size) from messages)", ["topic", "size"]),
+        (
+            "select topic, (select max(queue_id) from messages m where m.topic = 'a') from messages",
+            ["topic", "queue_id"],
+        ),
+        ("select topic from messages where body is null and false", None),
+        ("from messages", [*ALL]),
+        ("select 1", ["physical_offset"]),
+    ],
+)
+def test_a_question_reads_the_columns_that_its_plan_refers_to(
+    spark: SparkSession, store: Path, text: str, expected: list[str] | None
+) -> None:
+    messages = load_messages(spark, [str(store)], {})
+    found = needed_columns(spark, messages, text)
+    assert found == expected
 
 
 @pytest.mark.parametrize(
