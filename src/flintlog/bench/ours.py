@@ -17,6 +17,7 @@ from flintlog.bench.tasks import (
     MIB,
     PUTS_A_LOOK,
     QUEUE_COUNT,
+    RARE_EVERY,
     TOPIC,
     Measurement,
     Meter,
@@ -61,10 +62,10 @@ def make_message(number: int, queue_id: int, body: bytes) -> Message:
     return Message(TOPIC, body, tags="TagA", keys=(f"key{number}",), queue_id=queue_id, properties=properties)
 
 
-def fill_log(directory: Path, mib: int) -> None:
-    """Write a log of a given size, for `rebuild`."""
+def fill_log(directory: Path, mib: int, *, rare_topic: str | None = None) -> None:
+    """Write a log of a given size, for `rebuild`; one batch in a hundred is of the rare topic, if one is named."""
     record_bytes = 1024 + 200
-    _fill(directory, Task(name="", kind="get"), mib * MIB // record_bytes)
+    _fill(directory, Task(name="", kind="get"), mib * MIB // record_bytes, rare_topic)
 
 
 def _config(task: Task) -> StoreConfig:
@@ -72,13 +73,16 @@ def _config(task: Task) -> StoreConfig:
     return StoreConfig(flush="sync" if synced else "async", put_lock=task.put_lock)
 
 
-def _fill(directory: Path, task: Task, count: int) -> None:
+def _fill(directory: Path, task: Task, count: int, rare_topic: str | None = None) -> None:
     body = body_of(task)
     with open_store(directory, _config(task)) as store:
         for first in range(0, count, BATCH_COUNT):
             queue_id = first // BATCH_COUNT % QUEUE_COUNT
             numbers = range(first, min(first + BATCH_COUNT, count))
-            store.put_batch([make_message(number, queue_id, body) for number in numbers])
+            messages = [make_message(number, queue_id, body) for number in numbers]
+            if rare_topic is not None and first // BATCH_COUNT % RARE_EVERY == 0:
+                messages = [msgspec.structs.replace(message, topic=rare_topic) for message in messages]
+            store.put_batch(messages)
         store.wait_dispatched()
 
 

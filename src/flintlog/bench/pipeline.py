@@ -3,6 +3,9 @@
     full rows       the source, all columns  beside   the kernel decoding the same batches in this process
       ready         a source that returns one batch again and again: the cost of Spark for any source in Python
     metadata        the same without bodies  beside   the same
+    topics          the column topic alone   beside   the same, and a source that is ready
+    rare topic      a topic of 1 % by a filter, all columns       beside   full rows
+    key             the messages of one key, all columns          beside   full rows
     export          Parquet, by topic, day   beside   pyarrow writing the same batches in this process
     streams         over a store that another process writes, and how late they are (`streaming.py`)
     rebuild         Spark's job              beside   opening the store without its queues; RocketMQ doing the same
@@ -65,6 +68,10 @@ MIB_A_STREAMED_SECOND = 100
 
 GROWTH = 4
 REBUILD = "rebuild, Spark"
+RARE = "rare"
+KEY = "key1000"
+TOPIC = ("topic",)
+METADATA = tuple(name for name, _ in RowShape(include_body=False).columns())
 CONFIG = StoreConfig(flush="async")
 
 
@@ -115,7 +122,7 @@ class Logs:
 
     def fill(self) -> None:
         for path, mib in ((self.whole, self.mib), (self.small, SMALL_MIB), (self.large, self.mib * GROWTH)):
-            fill_log(path, mib)
+            fill_log(path, mib, rare_topic=RARE)
 
 
 class _Bench:
@@ -147,21 +154,39 @@ class _Bench:
     def _rows(self) -> list[PipelineFigure]:
         found = []
         self._spark.dataSource.register(ReadySource)
-        for name, include_body in (("full rows", True), ("metadata", False)):
+        for name, columns in (("full rows", None), ("metadata", METADATA), ("topics", TOPIC)):
             alone, ready, there = self._by_turns(
                 {
-                    f"{name}, kernel alone": partial(decode_all, include_body=include_body),
-                    f"{name}, ready in Spark": partial(self._read, READY, include_body=include_body),
-                    f"{name}, Spark": partial(self._read, "flintlog", include_body=include_body),
+                    f"{name}, kernel alone": partial(decode_all, columns=columns),
+                    f"{name}, ready in Spark": partial(self._read, READY, columns=columns),
+                    f"{name}, Spark": partial(self._read, "flintlog", columns=columns),
                 }
             )
             found += [alone, _beside(ready, alone), _beside(there, alone)]
-        return found
+        return [*found, *self._chosen_rows(found[2])]
 
-    def _read(self, source: str, store: Path, *, include_body: bool) -> None:
-        reader = self._spark.read.format(source).option("includeBody", str(include_body).lower())
-        reader = reader.option("minPartitions", str(2 * self._spark.sparkContext.defaultParallelism))
-        reader.load(str(store)).write.format("noop").mode("overwrite").save()
+    def _chosen_rows(self, full: PipelineFigure) -> list[PipelineFigure]:
+        chosen = self._by_turns(
+            {
+                "rare topic, Spark": partial(self._read, "flintlog", condition=f"topic = '{RARE}'"),
+                "key, Spark": partial(self._read, "flintlog", options={"keys": KEY}),
+            }
+        )
+        return [_beside(each, full) for each in chosen]
+
+    def _read(
+        self,
+        source: str,
+        store: Path,
+        *,
+        columns: Sequence[str] | None = None,
+        condition: str = "true",
+        options: Mapping[str, str] | None = None,
+    ) -> None:
+        reader = self._spark.read.format(source)
+        for name, value in {**({} if columns is None else {"columns": ",".join(columns)}), **(options or {})}.items():
+            reader = reader.option(name, value)
+        reader.load(str(store)).where(condition).write.format("noop").mode("overwrite").save()
 
     def _exports(self) -> list[PipelineFigure]:
         table = self._logs.whole.parent / "table"
@@ -301,9 +326,9 @@ def write_all(store: Path, folder: Path) -> None:
     writer.close()
 
 
-def decode_all(store: Path, include_body: bool) -> int:
+def decode_all(store: Path, columns: tuple[str, ...] | None = None) -> int:
     """Every record of a log in the batches that the source hands to Spark, in this process; how many."""
-    return sum(batch.num_rows for batch in _batches(store, Reading(RowShape("record", include_body))))
+    return sum(batch.num_rows for batch in _batches(store, Reading(RowShape("record", chosen=columns))))
 
 
 def _batches(store: Path, reading: Reading) -> Iterator[pa.RecordBatch]:

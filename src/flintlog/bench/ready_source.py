@@ -13,6 +13,9 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from flintlog.pipeline.reading.partitions import LogSplit
+from flintlog.pipeline.reading.reading import Reading
+from flintlog.pipeline.reading.rows import RowShape
 from flintlog.pipeline.reading.split_partition import SplitPartition
 from flintlog.pipeline.source import BatchReader, FlintlogSource
 
@@ -36,13 +39,13 @@ class ReadyReader(BatchReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, SplitPartition)
         first = next(super().read(partition))
-        left = _row_count(partition.value.split.size, first)
+        left = _row_count(partition.value)
         while left > 0:
             yield first.slice(0, left)
             left -= first.num_rows
 
 
-def _row_count(split_bytes: int, first: pa.RecordBatch) -> int:
+def _row_count(planned: LogSplit) -> int:
     """How many rows a split has if all its records are as large as the first ones."""
-    sizes: list[int] = first.column("size").to_pylist()
-    return split_bytes * len(sizes) // sum(sizes)
+    sizes: list[int] = next(Reading(RowShape(chosen=("size",))).read(planned)).column("size").to_pylist()
+    return planned.split.size * len(sizes) // sum(sizes)

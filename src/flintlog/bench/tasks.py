@@ -21,6 +21,8 @@ import msgspec
 TOPIC = "BenchTopic"
 QUEUE_COUNT = 8
 BATCH_COUNT = 32
+RARE_EVERY = 100
+"""One batch in so many is of the rare topic, in logs that have one."""
 MIB = 1024 * 1024
 
 # Puts before the clock runs, into all queues but the first: a queue's first message makes its files.
