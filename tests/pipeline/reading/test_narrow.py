@@ -140,6 +140,7 @@ def test_the_rarest_topic_of_a_golden_store_is_read_without_a_scan(
     rows = rows_of(root, Wanted())
     counts = {topic: sum(row["topic"] == topic for row in rows) for topic in {row["topic"] for row in rows}}
     rarest = min(counts, key=lambda topic: counts[topic])
+    monkeypatch.setattr(narrow, "PART_BYTES", 1 << 30)
     with counted_scans(monkeypatch) as scans:
         found = rows_of(root, Wanted(topics=frozenset({rarest})))
     assert (len(found), scans) == (counts[rarest], [])
@@ -151,6 +152,7 @@ def test_a_key_of_a_golden_store_is_found_without_a_scan(
 ) -> None:
     root = golden(case) / "store"
     rows = [row for row in rows_of(root, Wanted()) if row["keys"]]
+    monkeypatch.setattr(narrow, "PART_BYTES", 1 << 30)
     with counted_scans(monkeypatch) as scans:
         for row in (rows[0], rows[-1]):
             key = row["keys"][0]
