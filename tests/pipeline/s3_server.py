@@ -40,6 +40,10 @@ class Request:
     sent: int = 0
 
     @property
+    def bucket(self) -> str:
+        return self.path.split("/")[1]
+
+    @property
     def is_read(self) -> bool:
         """Whether bytes of an object were asked for: neither a listing nor an object's facts alone."""
         return self.method == "GET" and self.path.count("/") > 1 and "list-type" not in self.query
@@ -71,6 +75,8 @@ class S3Server:
 
     def __init__(self) -> None:
         self._seen: list[Request] = []
+        self.closed: set[str] = set()
+        """Buckets that nobody may see."""
         self._numbers = count()
         application: WSGIApplication = DomainDispatcherApplication(create_backend_app)
         self._server = make_server(
@@ -143,9 +149,18 @@ class S3Server:
                 environ["REQUEST_METHOD"], environ["PATH_INFO"], environ["QUERY_STRING"], environ.get("HTTP_RANGE")
             )
             self._seen.append(request)
+            if "HTTP_AUTHORIZATION" not in environ or request.bucket in self.closed:
+                return _denial(environ, start_response)
             return _counted(application(environ, start_response), request)
 
         return answer
+
+
+def _denial(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+    """As S3 answers one who did not sign, or may not see a bucket; moto fails without a signature."""
+    text = b"<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>"
+    start_response("403 Forbidden", [("Content-Type", "application/xml"), ("Content-Length", str(len(text)))])
+    return [] if environ["REQUEST_METHOD"] == "HEAD" else [text]
 
 
 def _counted(body: Iterable[bytes], request: Request) -> Iterable[bytes]:

@@ -25,6 +25,7 @@ import pyarrow as pa
 from flintlog.derive.splits import SPLIT_BYTES
 from flintlog.disk.places import local_path
 from flintlog.errors import DamagedStore, InvalidConfig
+from flintlog.pipeline.reading.ends import EndFinder
 from flintlog.pipeline.reading.known_topics import no_messages_of, topics_of
 from flintlog.pipeline.reading.logs import Log, as_paths, find_end, find_logs, is_glob
 from flintlog.pipeline.reading.partitions import plan
@@ -45,8 +46,6 @@ if TYPE_CHECKING:
 
 BATCH_BYTES = 4 * 1024 * 1024 * 1024
 MIN_TASK_BYTES = 32 * 1024 * 1024
-SEARCH_INTERVAL_S = 10.0
-"""How often a log that does not grow is searched for records after a damaged place."""
 
 warnings = logging.getLogger(__name__)
 
@@ -149,7 +148,7 @@ class _Export:
         self._is_glob = is_glob(self.paths)
         self._options = options
         self._progress = progress
-        self._searched_at = 0.0
+        self._ends = EndFinder()
         self._table = table
         self._task = self._make_task()
         self.report = ExportReport(str(table.root), table.form)
@@ -192,7 +191,7 @@ class _Export:
         began = time.perf_counter()
         logs = find_logs(self.paths, strict=self._options.fail_on_data_loss)
         starts = {log.broker: self._start(log) for log in logs}
-        ends = {log.broker: self._end(log, starts[log.broker]) for log in logs}
+        ends = {log.broker: max(starts[log.broker], self._ends.find(log, known=starts[log.broker])) for log in logs}
         total = sum(ends[log.broker] - starts[log.broker] for log in logs)
         done = 0
         while any(starts[broker] < ends[broker] for broker in starts) and not (stop is not None and stop.is_set()):
@@ -227,14 +226,6 @@ class _Export:
             "%s: no record begins at %d, where the table ends; the export continues after it", log.uri, position
         )
         return min(end, next_record(log, start))
-
-    def _end(self, log: Log, start: int) -> int:
-        now = time.monotonic()
-        end = find_end(log, start, search=False)
-        if end <= start and now - self._searched_at >= SEARCH_INTERVAL_S:
-            self._searched_at = now
-            end = find_end(log, start)
-        return max(start, end)
 
     def _key(self, log: Log) -> str:
         """The name of a log's position; a single store's directory may be renamed, so it is not part of the name."""

@@ -187,7 +187,7 @@ def test_a_log_that_was_replaced_is_an_error_or_read_on_with_a_warning(
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("flintlog.pipeline.reading.stream.SEARCH_INTERVAL_S", 0.0)
+    monkeypatch.setattr("flintlog.pipeline.reading.ends.SEARCH_INTERVAL_S", 0.0)
     store, other = lengths(tmp_path / "store", 100, 200), lengths(tmp_path / "other", others, 133)
     asked = {kind: reader(store, startingOffsets="earliest", failOnDataLoss=kind) for kind in ("true", "false")}
     start, _ = [each.latestOffset(each.initialOffset()) for each in asked.values()]

@@ -1,19 +1,32 @@
 """A read-only medium over a byte source, for stores in an object store or in HDFS.
 
-A file is fetched whole when its bytes are first read, so callers should hold few files at a time. Every write raises an
-error.
+A file that is opened is fetched whole when its bytes are first read. Readers of logs use the source beside it, which
+fetches ranges and keeps only a few whole files (`FetchedSource`). Every write raises an error.
 """
 
 from __future__ import annotations
 
+import threading
+from collections import OrderedDict
 from functools import cached_property
-from pathlib import Path
-from typing import NoReturn
+from pathlib import Path, PurePath
+from typing import Final, NoReturn
 
 from flintlog.disk.media.map_cache import MapCache
-from flintlog.disk.media.medium import MAX_SMALL_FILE_BYTES, DiskUsage, FileInfo, LockFile, RawFile, UnsyncedFile
-from flintlog.disk.media.source import ByteSource
+from flintlog.disk.media.medium import (
+    MAX_SMALL_FILE_BYTES,
+    DiskUsage,
+    FileInfo,
+    LockFile,
+    Medium,
+    RawFile,
+    UnsyncedFile,
+)
+from flintlog.disk.media.source import DEFAULT_OPEN_FILES, ByteSource, MappedSource
 from flintlog.errors import DiskError
+
+WHOLE_FILES: Final = 8
+"""How many whole files are kept; an index file may have 400 MiB."""
 
 
 class FetchedFile(UnsyncedFile):
@@ -44,6 +57,11 @@ class RemoteMedium:
     def __init__(self, source: ByteSource) -> None:
         self.maps = MapCache()
         self._source = source
+
+    @property
+    def source(self) -> ByteSource:
+        """The files in ranges."""
+        return self._source
 
     def open(self, path: Path, writable: bool = False) -> RawFile:
         if writable:
@@ -101,6 +119,41 @@ class RemoteMedium:
 
     def lock(self, path: Path) -> LockFile:
         _refuse(path)
+
+
+class FetchedSource:
+    """Ranges of a source. A file that is asked for as a whole is kept, because it will be asked for again."""
+
+    def __init__(self, source: ByteSource) -> None:
+        self._source = source
+        self._whole: OrderedDict[PurePath, memoryview] = OrderedDict()
+        self._lock = threading.Lock()
+        self.listing, self.size, self.version = source.listing, source.size, source.version
+        self.sparse, self.data_end = source.sparse, source.data_end
+
+    def view(self, path: PurePath, start: int, stop: int) -> memoryview:
+        with self._lock:
+            whole = self._whole.get(path)
+        if whole is None:
+            view = self._source.view(path, start, stop)
+            if start > 0 or stop < self._source.size(path):
+                return view
+            with self._lock:
+                self._whole[path] = whole = view
+                if len(self._whole) > WHOLE_FILES:
+                    self._whole.popitem(last=False)
+        return whole[start:stop]
+
+    def forget(self) -> None:
+        """Drop what was read."""
+        with self._lock:
+            self._whole.clear()
+        self._source.forget()
+
+
+def source_of(medium: Medium, max_files: int = DEFAULT_OPEN_FILES) -> ByteSource:
+    """The files of a medium for reading: mapped, or fetched if they are not on this machine."""
+    return FetchedSource(medium.source) if isinstance(medium, RemoteMedium) else MappedSource(medium, max_files)
 
 
 def _refuse(path: Path) -> NoReturn:

@@ -16,7 +16,7 @@ from typing import Final
 from flintlog import kernel
 from flintlog.checks.derived_files import DataFile, QueueFilesView, Read, file_at
 from flintlog.disk.media.medium import Medium
-from flintlog.disk.media.source import MappedSource
+from flintlog.disk.media.remote import source_of
 from flintlog.errors import DiskError
 from flintlog.format.names import is_segment_name, parse_queue_id
 from flintlog.format.queue_entry import ENTRY_SIZE, QUEUE_ENTRY, is_extension_address
@@ -53,7 +53,7 @@ def load_levels(paths: StorePaths, log: Sequence[DataFile], medium: Medium, samp
     lengths = parse_delay_levels(DELAY_LEVELS, noted) if isinstance(noted, str) else DEFAULT_DELAY_LEVELS_MS
     try:
         queues = _waiting_queues(paths.consume_queue / SCHEDULE_TOPIC, medium) if samples else ()
-        source = MappedSource(medium)
+        source = source_of(medium)
         seen = see_levels(queues, lambda path, *piece: source.view(Path(path), *piece), log, samples)
     except DiskError:  # a file was deleted since it was listed
         seen = SeenLevels({}, frozenset())

@@ -4,7 +4,7 @@
     the end of the log                            topics that are not dispatched yet, or never were
 
 A topic is refused only if it certainly does not exist: the whole log was searched, or there are queues, which lack only
-the newest messages. Stores that are reached by a URI are not checked.
+the newest messages. Of a store at a URI less of the log's end is searched, because it has to be fetched.
 """
 
 from __future__ import annotations
@@ -14,20 +14,21 @@ from pathlib import Path
 from typing import Final
 
 from flintlog.derive.splits import Gap, Split, scan_split
-from flintlog.disk.media.local import LocalMedium
 from flintlog.disk.places import is_uri
 from flintlog.errors import DamagedStore, FlintlogError, InvalidConfig
-from flintlog.format.names import BATCH_CONSUME_QUEUE, COMMIT_LOG, CONSUME_QUEUE
-from flintlog.pipeline.reading.logs import Log, find_end, find_logs, open_source
+from flintlog.format.names import BATCH_CONSUME_QUEUE, CONSUME_QUEUE
+from flintlog.pipeline.reading.logs import Log, find_end, find_logs, open_source, store_of
 from flintlog.pipeline.reading.partitions import window_of
 from flintlog.store.log.batch_markers import MARKER_TOPIC
 from flintlog.store.options.option import did_you_mean
-from flintlog.store.paths import StorePaths
 from flintlog.store.queues.deleted_queues import load_deleted
 from flintlog.store.settings.json_file import JsonFile
 
 LOOK_BYTES: Final = 256 * 1024 * 1024
 """How much of a log's end is searched for a topic that the store does not know."""
+
+FETCHED_LOOK_BYTES: Final = 16 * 1024 * 1024
+"""The same of a log at a URI."""
 
 _MAX_NAMES: Final = 20
 
@@ -35,7 +36,7 @@ _MAX_NAMES: Final = 20
 def check_topics(topics: Iterable[str], logs: Sequence[Log]) -> None:
     """`InvalidConfig` for the topics of which no store has anything."""
     missing = set(topics) - {MARKER_TOPIC}
-    if any(is_uri(log.uri) for log in logs):
+    if not missing:
         return
     known = {topic for log in logs for topic in listed_topics(log)}
     missing -= known
@@ -54,8 +55,7 @@ def no_messages_of(topics: Sequence[str], paths: Sequence[str]) -> InvalidConfig
     known: set[str] = set()
     try:
         for log in find_logs(tuple(paths), strict=False):
-            if not is_uri(log.uri):
-                known |= listed_topics(log) | _topics_at_end(log, set())[0]
+            known |= listed_topics(log) | _topics_at_end(log, set())[0]
     except FlintlogError:  # there is nothing to name then
         pass
     return refusal(topics, known, paths[0])
@@ -78,7 +78,7 @@ def topics_of(logs: Sequence[Log], named: Iterable[str] | None) -> set[str]:
 
 def listed_topics(log: Log) -> set[str]:
     """The topics that have queues in a store, are in its configuration, or were deleted."""
-    paths, medium = _paths(log), LocalMedium()
+    paths, medium = store_of(log)
     found = {info.name for folder in _queue_folders(log) for info in medium.listing(folder) if info.is_directory}
     try:
         table = (JsonFile(paths.topics, medium).load() or {}).get("topicConfigTable")
@@ -90,20 +90,15 @@ def listed_topics(log: Log) -> set[str]:
 
 def _queue_folders(log: Log) -> list[Path]:
     """The directories with a queue of any topic."""
-    medium, root = LocalMedium(), _paths(log).root
-    folders = (root / CONSUME_QUEUE, root / BATCH_CONSUME_QUEUE)
+    paths, medium = store_of(log)
+    folders = (paths.root / CONSUME_QUEUE, paths.root / BATCH_CONSUME_QUEUE)
     return [folder for folder in folders if medium.listing(folder)]
-
-
-def _paths(log: Log) -> StorePaths:
-    uri = Path(log.uri)
-    return StorePaths.of(uri.parent if uri.name == COMMIT_LOG else uri, None)
 
 
 def _topics_at_end(log: Log, wanted: set[str]) -> tuple[set[str], bool]:
     """The topics of the newest records, until all wanted ones are found; and whether all records were read."""
     source, folder = open_source(log.uri)
-    end, left = find_end(log), LOOK_BYTES
+    end, left = find_end(log), FETCHED_LOOK_BYTES if is_uri(log.uri) else LOOK_BYTES
     found: set[str] = set()
     for file in reversed(log.files):
         stop = min(end, file.end)

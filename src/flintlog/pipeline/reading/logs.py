@@ -35,6 +35,9 @@ from flintlog.store.recovery.published_end import WrittenLog
 LEVEL_SAMPLES: Final = 32
 """How many messages of each delay level are read; a stream does so in each of its batches."""
 
+FETCHED_LEVEL_SAMPLES: Final = 2
+"""The same where each is a request."""
+
 _WILD = frozenset("*?[")
 
 
@@ -188,7 +191,7 @@ def find_end(log: Log, known: int = 0, *, search: bool = True) -> int:
     if not log.files:
         return 0
     source, path = open_source(log.uri)
-    return published.published_end(source, _written(log, path), known, search=search)
+    return published.published_end(source, written_log(log, path), known, search=search)
 
 
 def committed_end(log: Log) -> int | None:
@@ -196,21 +199,27 @@ def committed_end(log: Log) -> int | None:
     if log.ledger is None:
         return None
     source, path = open_source(log.uri)
-    written = _written(log, path)
+    written = written_log(log, path)
     return committed.committed_end(source, written.ledger, written.files)
+
+
+def store_of(log: Log) -> tuple[StorePaths, Medium]:
+    """The store that a log belongs to: its paths, and the medium that they are on."""
+    medium, path = medium_of(log.uri)
+    return StorePaths.of(path.parent if path.name == COMMIT_LOG else path, None), medium
 
 
 def levels_of(log: Log) -> DelayLevels:
     """How long the delay levels of a log's store are, as far as its directory says so."""
     source, path = open_source(log.uri)
-    paths = StorePaths.of(Path(path.parent if path.name == COMMIT_LOG else path), None)
-    if not isinstance(source, MappedSource):
-        return load_levels(paths, (), RemoteMedium(source), 0)  # each entry would be fetched by itself
+    paths, medium = store_of(log)
     files = [DataFile(str(path / file.name), file.base, file.size) for file in log.files]
-    return load_levels(paths, files, LocalMedium(), LEVEL_SAMPLES)
+    is_here = isinstance(source, MappedSource)
+    return load_levels(paths, files, medium, LEVEL_SAMPLES if is_here else FETCHED_LEVEL_SAMPLES)
 
 
-def _written(log: Log, path: PurePath) -> WrittenLog:
+def written_log(log: Log, path: PurePath) -> WrittenLog:
+    """A log as those see it who look for its end; `path` is that of its URI."""
     files = [DataFile(str(path / file.name), file.base, file.size) for file in log.files]
     ledger = None if log.ledger is None else path / log.ledger
     return WrittenLog(files, PurePath(StorePaths.of(Path(path.parent), None).batches), ledger)

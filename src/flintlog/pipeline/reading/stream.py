@@ -5,7 +5,8 @@
 It holds the physical offset of each store, with the CRC of the bytes before it if there are any; checkpoints of earlier
 versions hold the number alone. A store that is added later is read from its beginning.
 
-The log's end is found by walking its chain of records from the last known end, so the cost is that of the new records.
+The log's end is found by walking its chain of records from the last known end, so the cost is that of the new records
+(`ends.py`); a trigger that finds the files unchanged reads nothing.
 The store may be running, and retention may delete files meanwhile. `failOnDataLoss` says whether that is an error, and
 whether a log that was cut or replaced is one (`positions.py`). The same class serves Spark 4.1 (`latestOffset()` has no
 arguments, and the first batch after a restart takes everything) and 4.2 and newer (admission control, AvailableNow).
@@ -24,7 +25,8 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from flintlog.errors import DamagedStore, FlintlogError
-from flintlog.pipeline.reading.logs import Log, find_end, find_logs
+from flintlog.pipeline.reading.ends import EndFinder
+from flintlog.pipeline.reading.logs import Log, find_logs
 from flintlog.pipeline.reading.options import LATEST, SourceOptions, resolve
 from flintlog.pipeline.reading.partitions import plan, start_at_time
 from flintlog.pipeline.reading.positions import crc_before, next_record, stands
@@ -33,9 +35,6 @@ from flintlog.pipeline.reading.split_partition import SplitPartition, check_star
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.datasource import ReadLimit
-
-SEARCH_INTERVAL_S = 10.0
-"""How often a log that does not grow is checked again: was it cut, are there records after a damaged place?"""
 
 warnings = logging.getLogger(__name__)
 
@@ -52,8 +51,7 @@ class LogStreamReader(DataSourceStreamReader):
         self.asked = asked
         self.shape = shape
         self.declared = shape.declared() if declared is None else declared
-        self._ends: Position = {}
-        self._searched_at: dict[str, float] = {}
+        self._ends = EndFinder()
         self._last: Offset | None = None
         self._target: Position | None = None
         self._batch_at = time.monotonic()
@@ -71,7 +69,7 @@ class LogStreamReader(DataSourceStreamReader):
         if asked.starting_timestamp is not None and asked.starting_offsets is None:
             return start_at_time(log, asked.starting_timestamp)
         offsets = asked.starting_offsets or LATEST
-        end = self._end(log, max(offsets.values(), default=0) if isinstance(offsets, dict) else 0)
+        end = self._ends.find(log, max(offsets.values(), default=0) if isinstance(offsets, dict) else 0)
         start = resolve(offsets, log.broker, log.first, end, "startingOffsets", brokers)
         check_start(start, log, asked.fail_on_data_loss)
         return start if start in (log.first, end) else min(end, next_record(log, start))
@@ -85,7 +83,7 @@ class LogStreamReader(DataSourceStreamReader):
 
     def _latest(self, logs: dict[str, Log], start: Position | None, limit: ReadLimit | None) -> Position:
         read = start or {}
-        newest = self._target or {broker: self._end(log, read.get(broker, 0)) for broker, log in logs.items()}
+        newest = self._target or {broker: self._ends.find(log, read.get(broker, 0)) for broker, log in logs.items()}
         if start is None:
             return newest
         for broker, end in newest.items():
@@ -122,26 +120,14 @@ class LogStreamReader(DataSourceStreamReader):
         return ReadAllAvailable() if most is None else ReadMaxBytes(most)
 
     def reportLatestOffset(self) -> Position:  # noqa: N802 - Spark's name
-        return dict(self._ends)
+        return dict(self._ends.known)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Fix the ends: such a query reads only up to them."""
-        self._target = {log.broker: self._end(log) for log in self._logs()}
+        self._target = {log.broker: self._ends.find(log) for log in self._logs()}
 
     def _logs(self) -> list[Log]:
         return find_logs(self.asked.paths, strict=self.asked.fail_on_data_loss)
-
-    def _end(self, log: Log, read_up_to: int = 0) -> int:
-        """The end of the log now. Records after a place where none begins are searched for only now and then."""
-        known = self._ends.get(log.broker, 0)
-        end = find_end(log, known, search=False)
-        now = time.monotonic()
-        is_time = end <= known and now - self._searched_at.get(log.broker, 0.0) >= SEARCH_INTERVAL_S
-        if is_time or end < read_up_to:
-            self._searched_at[log.broker] = now
-            end = find_end(log, known if stands(log, known) else 0)
-        self._ends[log.broker] = end
-        return end
 
     def _lost(self, log: Log, what: str) -> None:
         if self.asked.fail_on_data_loss:
@@ -163,9 +149,9 @@ class LogStreamReader(DataSourceStreamReader):
     def _range(self, log: Log, start: Offset, end: Offset) -> tuple[Log, int, int]:
         begin, stop = places_of(start).get(log.broker, log.first), places_of(end)[log.broker]
         check_start(begin, log, self.asked.fail_on_data_loss)
-        there = self._ends.get(log.broker, 0)
+        there = self._ends.known.get(log.broker, 0)
         if max(begin, stop) > there:
-            there = self._end(log, max(begin, stop))
+            there = self._ends.find(log, max(begin, stop))
         if max(begin, stop) > there:
             self._lost(log, f"was read up to {max(begin, stop)}, and now ends at {there}")
         elif log.first <= begin < stop and not stands(log, begin):

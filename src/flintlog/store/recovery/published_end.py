@@ -18,8 +18,9 @@ from dataclasses import dataclass
 from pathlib import PurePath
 
 from flintlog.checks.derived_files import DataFile
-from flintlog.derive.log_end import late_record, records_end
-from flintlog.disk.media.source import ByteSource
+from flintlog.derive.log_end import fetched_end, late_record, records_end
+from flintlog.derive.log_files import LogFile
+from flintlog.disk.media.source import ByteSource, MappedSource, SparseFile
 from flintlog.errors import DiskError
 from flintlog.store.ledger.committed_end import committed_end
 from flintlog.store.recovery.batch_notes import parse_opened_start
@@ -41,7 +42,8 @@ class WrittenLog:
 def published_end(source: ByteSource, log: WrittenLog, known: int = 0, *, search: bool = True) -> int:
     """The physical offset after the last record that counts; `known` is a record's place that was the end before.
 
-    Without `search` the first place where no whole record begins is the end.
+    Without `search` the first place where no whole record begins is the end, if the files are mapped; others are read
+    from their ends backwards, so that the records after such a place are seen anyhow.
     """
     # Before and after: a batch that is given up in between is cut off the log.
     opened = _opened_batch_start(source, log.batches)
@@ -64,6 +66,8 @@ def _opened_batch_start(source: ByteSource, notes: PurePath) -> int | None:
 
 def _records_end(source: ByteSource, log: WrittenLog, known: int, search: bool) -> int:
     for file in reversed(log.files):
+        if known == file.end:
+            return known  # the file was full, and there is nothing in those after it
         try:
             end = _end_of_file(source, file, known if file.base < known < file.end else file.base, search)
         except DiskError:
@@ -77,6 +81,10 @@ def _records_end(source: ByteSource, log: WrittenLog, known: int, search: bool) 
 
 def _end_of_file(source: ByteSource, file: DataFile, start: int, search: bool) -> int:
     path = PurePath(file.path)
+    if not isinstance(source, MappedSource):
+        written = file.base + source.data_end(path, start - file.base)
+        sparse = SparseFile(source, path, file.size)
+        return fetched_end(sparse.fetch, LogFile(path.name, file.base, file.size), start, written)
     view = source.view(path, 0, file.size)
     stop = source.data_end(path, start - file.base)
     if search:
