@@ -23,7 +23,14 @@ from flintlog.checks.index_check import IndexTally
 from flintlog.checks.index_files import REBUILD, IndexSequence, check_index_file, open_index
 from flintlog.checks.log_judgement import EmptyEnd, LogFacts, LogJudgement, judge_log
 from flintlog.checks.queue_judgement import QueueJudgement, judge_queues
-from flintlog.checks.range_check import LogRange, RangeResult, check_range, join_ranges, plan_ranges
+from flintlog.checks.range_check import (
+    LogRange,
+    RangeResult,
+    check_range,
+    join_ranges,
+    plan_fetched_ranges,
+    plan_ranges,
+)
 from flintlog.derive.stretches import QueueTally
 from flintlog.format.index_file import parse_index_header
 from flintlog.format.names import FAR
@@ -42,6 +49,7 @@ __all__ = [
     "judge",
     "merge_queues",
     "open_index",
+    "plan_fetched_ranges",
     "plan_ranges",
 ]
 

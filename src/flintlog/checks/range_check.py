@@ -22,7 +22,7 @@ from flintlog.checks.index_check import IndexTally, IndexWalk
 from flintlog.checks.index_files import IndexSequence
 from flintlog.checks.ledger_check import LedgerTally, compare_entries
 from flintlog.checks.queue_check import compare_queues
-from flintlog.derive.ranges import cut_batches
+from flintlog.derive.ranges import Fetch, cut_batches, cut_fetched
 from flintlog.derive.stretches import QueueTally
 from flintlog.format.ledger import blank_at, size_at
 from flintlog.format.queue_entry import QueueKey
@@ -118,6 +118,12 @@ def plan_ranges(view: memoryview, file: DataFile, data_end: int, range_bytes: in
         yield LogRange(file, start, end, is_last=end == stop)
 
 
+def plan_fetched_ranges(fetch: Fetch, file: DataFile, range_bytes: int) -> Iterator[LogRange]:
+    """The ranges of one log file of which only ranges can be read; its unused end is part of the last one."""
+    for start, end in cut_fetched(fetch, file.size, file.base, range_bytes):
+        yield LogRange(file, start, end, is_last=end == file.size)
+
+
 def join_ranges(first: LogRange, second: LogRange) -> LogRange:
     """Two neighbours of one file as one range."""
     return LogRange(first.file, first.start, second.stop, second.is_last, second.is_cut)
@@ -132,7 +138,10 @@ def check_range(
     delay_levels_ms: Sequence[int] = (),
     checked_crc: Crc = Crc.BODY,
 ) -> RangeResult:
-    """Check one range of the log; `view` holds its whole file. Without `derived` or `index` these are not compared."""
+    """Check one range of the log; `view` is as long as its file, and holds the range.
+
+    Without `derived` or `index` these are not compared.
+    """
     return _RangeCheck(view, log_range, derived, index, tuple(delay_levels_ms), checked_crc).run()
 
 

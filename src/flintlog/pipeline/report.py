@@ -15,12 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from flintlog.disk.places import is_uri
 from flintlog.errors import DamagedStore
 from flintlog.maintenance.inspect.overview import groups as group_offsets
-from flintlog.maintenance.inspect.store_files import look_at
+from flintlog.maintenance.inspect.store_files import look_at_queues
 from flintlog.pipeline.reading.known_topics import no_messages_of
-from flintlog.pipeline.reading.logs import Log, as_paths, find_damage, find_logs
+from flintlog.pipeline.reading.logs import Log, as_paths, find_damage, find_logs, store_of
 from flintlog.pipeline.spark.failures import plain_errors
 from flintlog.pipeline.spark.tasks import watched
 from flintlog.pipeline.sql import load_messages
@@ -228,13 +227,12 @@ def _keys(messages: DataFrame, top: int) -> DataFrame:
 
 
 def _group_rows(logs: Sequence[Log], config: StoreConfig | None) -> list[tuple[object, ...]]:
-    """Offsets of consumer groups; only stores on this machine's own file system have them."""
+    """Offsets of consumer groups."""
     rows: list[tuple[object, ...]] = []
     for log in logs:
-        if is_uri(log.uri):
-            continue
+        paths, medium = store_of(log)
         try:
-            files = look_at(Path(log.uri) if log.ledger else Path(log.uri).parent, config)
+            files = look_at_queues(paths.root, config, medium)
         except DamagedStore:
             continue  # a log alone has no groups
         rows += [

@@ -5,8 +5,8 @@
     driver   read ranges again that met inside a record; judge all results; side files
 
 Planning and judging are `flintlog.maintenance.verify.verify`'s, so both find the same. A task gets names and places,
-and maps the files itself: they must be at the same path wherever tasks run. Nothing is changed, and the store may be
-running.
+and maps the files itself: they must be at the same path or URI wherever tasks run. Of a log at a URI it fetches only
+its range; index files are fetched whole. Nothing is changed, and the store may be running.
 """
 
 from __future__ import annotations
@@ -24,13 +24,12 @@ from flintlog.checks.index_files import IndexFileView
 from flintlog.checks.judge import IndexSequence, LogRange, RangeResult, check_index_file, check_range
 from flintlog.disk.media.local import LocalMedium
 from flintlog.disk.media.medium import Medium
-from flintlog.disk.media.remote import RemoteMedium
-from flintlog.disk.media.source import MappedSource
+from flintlog.disk.media.remote import RemoteMedium, source_of
 from flintlog.format.queue_entry import QueueKey
 from flintlog.kernel import Crc
 from flintlog.maintenance.verify.verify import Mode, Verification
 from flintlog.maintenance.verify.verify import verify as verify_files
-from flintlog.pipeline.reading.logs import open_source
+from flintlog.pipeline.reading.logs import medium_of
 from flintlog.pipeline.spark.tasks import count_of, run_tasks
 from flintlog.store.runtime.jobs import Progress
 
@@ -41,9 +40,6 @@ if TYPE_CHECKING:
 
 RANGE_BYTES = 64 * 1024 * 1024
 OPEN_FILES = 256
-FETCHED_FILES = 8
-REMOTE_RANGE_BYTES = 1 << 40
-"""Remote files are fetched as a whole, so a task gets a whole file."""
 
 FINDING_COLUMNS = (
     *(("id", "string"), ("severity", "string"), ("file", "string"), ("offset", "bigint")),
@@ -117,26 +113,19 @@ def verify(
         results = [each for each in found if isinstance(each, RangeResult)]
         return results, [finding for each in found if isinstance(each, list) for finding in each]
 
-    if uri is not None:
-        range_bytes = REMOTE_RANGE_BYTES
     return verify_files(root, config, mode=mode, medium=medium, range_bytes=range_bytes, look=look)
 
 
 def place_of(store: str | Path) -> tuple[Path, Medium, str | None]:
     """The root of a store, the medium it is on, and its URI if that has to be fetched from."""
-    source, path = open_source(str(store))
-    if isinstance(source, MappedSource):
-        return Path(path), LocalMedium(), None
-    return Path(path), RemoteMedium(source), str(store)
+    medium, path = medium_of(str(store))
+    return path, medium, str(store) if isinstance(medium, RemoteMedium) else None
 
 
 def look_at_item(shared: SharedFiles, item: LogRange | IndexFileView) -> RangeResult | list[Finding]:
     """One task: a range of the log, or the chains of an index file."""
-    source = (
-        MappedSource(LocalMedium(), max_files=OPEN_FILES)
-        if shared.uri is None
-        else MappedSource(RemoteMedium(open_source(shared.uri)[0]), max_files=FETCHED_FILES)
-    )
+    medium = LocalMedium() if shared.uri is None else medium_of(shared.uri)[0]
+    source = source_of(medium, OPEN_FILES)
 
     def read(path: str, start: int, stop: int) -> memoryview:
         return source.view(Path(path), start, stop)
@@ -146,7 +135,7 @@ def look_at_item(shared: SharedFiles, item: LogRange | IndexFileView) -> RangeRe
     doubtful = shared.doubtful_levels
     derived = DerivedFiles(read, shared.queues, shared.batch_topics, ledger=shared.ledger, doubtful_levels=doubtful)
     index = None if shared.index is None else IndexSequence(read, shared.index)
-    view = read(item.file.path, 0, item.file.size)
+    view = source.sparse(Path(item.file.path), item.start, item.stop)
     return check_range(
         view, item, derived, index, delay_levels_ms=shared.delay_levels_ms, checked_crc=shared.checked_crc
     )

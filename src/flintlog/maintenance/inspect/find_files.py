@@ -17,6 +17,7 @@ from flintlog.checks.finding import ERROR, WARNING, Finding
 from flintlog.derive.log_files import common_size
 from flintlog.derive.sealing import is_sealed
 from flintlog.disk.media.local import odd_names
+from flintlog.disk.media.remote import RemoteMedium
 from flintlog.errors import DiskError, FlintlogError, FormatError
 from flintlog.format import names
 from flintlog.format.config_json import BATCH_TYPE, named_queue_types
@@ -68,7 +69,8 @@ def find_log(files: StoreFiles, *, every_name: bool) -> None:
         whole = [file for file in whole if not _is_foreign(files, file, size)]
         found = [file for file in found if not file.size or file in whole]
     _judge_sizes(files, found, size, is_log=True)
-    files.findings += _find_missing(directories, found, size or 0)
+    is_here = not isinstance(files.medium, RemoteMedium)  # an object store has neither links nor empty directories
+    files.findings += _find_missing(directories if is_here else (), found, size or 0)
     files.log = tuple(whole)
     if files.given is None and any(_has_sealed_record(files, file) for file in {*files.log[:1], *files.log[-2:]}):
         files.inferred.add(SEALED, True, "a record ends in the CRC over all of it")
@@ -93,8 +95,7 @@ def _infer_log_size(files: StoreFiles, whole: Sequence[DataFile]) -> int | None:
 
 def _is_foreign(files: StoreFiles, file: DataFile, size: int) -> bool:
     """Report a file without a record whose name is no multiple of the file size."""
-    view = files.read(file.path, 0, file.size)
-    if not file.base % size or kernel.find_record(view, 0, file.size, file.base) >= 0:
+    if not file.base % size or kernel.find_record(files.view(file), 0, file.size, file.base) >= 0:
         return False
     _note_foreign(files, Path(file.path))
     return True

@@ -15,7 +15,8 @@ from flintlog.checks.finding import Finding
 from flintlog.disk.media.local import LocalMedium
 from flintlog.disk.media.lock import is_locked
 from flintlog.disk.media.medium import Medium
-from flintlog.disk.media.source import MappedSource
+from flintlog.disk.media.remote import RemoteMedium, source_of
+from flintlog.disk.media.source import ByteSource
 from flintlog.disk.places import local_path
 from flintlog.errors import DamagedStore, InvalidConfig
 from flintlog.format import names
@@ -57,7 +58,7 @@ class StoreFiles:
     given: StoreConfig | None
     inferred: Inferred
     medium: Medium
-    source: MappedSource
+    source: ByteSource
     log: tuple[DataFile, ...] = ()
     """In order. A file under a wrong name is in its right place, unless something prevents that (`misnamed`)."""
     misnamed: tuple[Misnamed, ...] = ()
@@ -138,12 +139,19 @@ class StoreFiles:
         return file_at(self.log, physical_offset)
 
     def read(self, path: str, start: int, stop: int) -> memoryview:
-        """Bytes of a file, mapped."""
+        """Bytes of a file, mapped or fetched."""
         return self.source.view(Path(path), start, stop)
 
-    def view(self, file: DataFile) -> memoryview:
-        """All bytes of a file, mapped."""
-        return self.read(file.path, 0, file.size)
+    def view(self, file: DataFile, start: int = 0, stop: int | None = None) -> memoryview:
+        """A file as long as it is, with at least these bytes of it; it is mapped, or only they are fetched."""
+        end = file.size if stop is None else min(stop, file.size)
+        if start == 0 and end == file.size:
+            return self.read(file.path, 0, file.size)
+        return self.source.sparse(Path(file.path), start, end)
+
+    def is_in_use(self) -> bool:
+        """Whether a process of this machine holds the store now; no other is known of."""
+        return not isinstance(self.medium, RemoteMedium) and is_locked(self.paths.lock)
 
     def derived(self) -> DerivedFiles:
         """The queues, in the form that the checks take."""
@@ -178,10 +186,29 @@ def look_at(
     Sizes that `config` does not name are read from the files, where that is safe. With `every_name` the name of each
     log file is compared with its first record.
     """
+    files = _find_store(root, config, medium)
+    find_log(files, every_name=every_name)
+    find_queues(files)
+    find_index(files)
+    if config is None:
+        _infer_levels(files)
+    files.timer_log = find_segments(files, files.root / names.TIMER_LOG)
+    return files
+
+
+def look_at_queues(root: Path, config: StoreConfig | None = None, medium: Medium | None = None) -> StoreFiles:
+    """The same with the queues alone: neither log nor index is read, which matters if they have to be fetched."""
+    files = _find_store(root, config, medium)
+    find_queues(files)
+    return files
+
+
+def _find_store(root: Path, config: StoreConfig | None, medium: Medium | None) -> StoreFiles:
+    """Where the parts of a store are, and how it was stopped."""
     root, medium = local_path(root), LocalMedium() if medium is None else medium
     refuse_member_directory(root, medium)
     paths = guess_paths(root, medium) if config is None else with_found_ledger(StorePaths.of(root, config), medium)
-    files = StoreFiles(root, paths, config, Inferred(), medium, MappedSource(medium, max_files=256))
+    files = StoreFiles(root, paths, config, Inferred(), medium, source_of(medium, max_files=256))
     if paths.ledger is not None and (config is None or not config.enable_dledger_commit_log):
         files.inferred.add("enable_dledger_commit_log", True, "the data files of a ledger's member are here")
         files.inferred.add("dledger_self_id", paths.ledger.name.removeprefix(LEDGER_PREFIX), "by their directory")
@@ -190,12 +217,6 @@ def look_at(
         raise DamagedStore("there is no store here", path=root, advice="name the directory that holds commitlog")
     _read_last_stop(files)
     files.noted = load_options(paths, medium) if config is None else {}
-    find_log(files, every_name=every_name)
-    find_queues(files)
-    find_index(files)
-    if config is None:
-        _infer_levels(files)
-    files.timer_log = find_segments(files, root / names.TIMER_LOG)
     return files
 
 
@@ -228,7 +249,7 @@ def refuse_ledger(files: StoreFiles, what: str) -> None:
 
 def _read_last_stop(files: StoreFiles) -> None:
     files.is_clean = not files.medium.exists(files.paths.abort)
-    files.is_running = is_locked(files.paths.lock)
+    files.is_running = files.is_in_use()
     if files.is_clean:
         checkpoint = CheckpointFile(files.paths.checkpoint, files.medium)
         checkpoint.load()

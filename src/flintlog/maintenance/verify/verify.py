@@ -15,7 +15,7 @@ import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from pathlib import Path, PurePath
 from threading import Lock
 from typing import TYPE_CHECKING, Literal, Protocol
 
@@ -34,13 +34,15 @@ from flintlog.checks.judge import (
     join_ranges,
     judge,
     open_index,
+    plan_fetched_ranges,
     plan_ranges,
 )
 from flintlog.checks.side_checks import check_checkpoint
 from flintlog.derive.offset_order import OffsetGap, find_gaps
+from flintlog.derive.splits import LOOK_BACK_BYTES
 from flintlog.derive.stretches import Stretch
-from flintlog.disk.media.lock import is_locked
-from flintlog.disk.media.medium import Advice, Medium, RawFile
+from flintlog.disk.media.medium import Advice, Medium
+from flintlog.disk.media.source import MappedSource, SparseFile
 from flintlog.disk.places import local_path
 from flintlog.errors import DiskError, FormatError
 from flintlog.format import names
@@ -58,6 +60,7 @@ if TYPE_CHECKING:
 
 RANGE_BYTES = 16 * 1024 * 1024
 CHUNK_BYTES = 4 * 1024 * 1024
+FIRST_LOOK_BYTES = 64 * 1024
 FORGET_AFTER_RANGES = 16
 """Pages of queues and index are released after so many ranges of the log."""
 
@@ -123,7 +126,7 @@ def verify(
             if not files.is_running or error.path is None or files.medium.exists(Path(error.path)):
                 raise
             continue  # the writer's retention has deleted the file since it was listed
-        if files.is_running or not is_locked(files.paths.lock):
+        if files.is_running or not files.is_in_use():
             return answer  # otherwise a writer has started meanwhile, and may have changed anything
 
 
@@ -244,7 +247,8 @@ class _Verifier:
         return [file for file in files if file.base >= facts.checked_from]
 
     def _check_first_record(self, file: DataFile) -> None:
-        seen = kernel.scan(self._files.view(file), 0, file.size, file.base, check_crc=self._checked_crc, max_count=1)
+        view = self._files.view(file, 0, LOOK_BACK_BYTES)
+        seen = kernel.scan(view, 0, file.size, file.base, check_crc=self._checked_crc, max_count=1)
         if not seen.count and seen.reason is not ScanStop.BLANK:
             evidence = "no intact record begins at the file's begin"
             remedy = "verify in full; restore these bytes from a replica or a backup"
@@ -274,7 +278,7 @@ class _Verifier:
         if self._look_elsewhere is None:
             results, broken = self._look_here(to_read, facts, derived, index)
         else:
-            ranges = [planned for _, planned in self._ranges(to_read, facts)]
+            ranges = list(self._ranges(to_read, facts))
             chains = list(self._chain_files(index))
             results, broken = self._look_elsewhere(
                 ranges, chains, derived, index, self._delay_levels_ms, self._checked_crc
@@ -294,11 +298,10 @@ class _Verifier:
         def work() -> None:
             while True:
                 with pulling:
-                    item = next(ranges, None)
-                if item is None:
+                    log_range = next(ranges, None)
+                if log_range is None:
                     return
-                raw, log_range = item
-                results.append(self._check(raw, log_range, derived, index))
+                results.append(self._check(log_range, derived, index))
                 self._report_progress(log_range.stop - log_range.start, total)
 
         with ThreadPoolExecutor(self._threads, thread_name_prefix="flintlog-verify") as pool:
@@ -310,29 +313,31 @@ class _Verifier:
             self._progress(total, total)
         return results, broken
 
-    def _ranges(self, to_read: Sequence[DataFile], facts: LogFacts) -> Iterator[tuple[RawFile, LogRange]]:
+    def _ranges(self, to_read: Sequence[DataFile], facts: LogFacts) -> Iterator[LogRange]:
         for file in to_read:
-            raw = self._files.medium.open(Path(file.path))
-            raw.advise(Advice.SEQUENTIAL)
-            end = self._written_end(file.path)
             limit = file.size if facts.cut_at is None else facts.cut_at - file.base
-            for planned in plan_ranges(raw.buffer, file, end, self._range_bytes):
+            for planned in self._ranges_of(file):
                 if planned.stop <= limit:
-                    yield raw, planned
+                    yield planned
                 elif planned.start < limit:
-                    yield raw, LogRange(file, planned.start, limit, True, True)
+                    yield LogRange(file, planned.start, limit, True, True)
 
-    def _check(
-        self, raw: RawFile, log_range: LogRange, derived: DerivedFiles, index: IndexSequence | None
-    ) -> RangeResult:
+    def _ranges_of(self, file: DataFile) -> Iterator[LogRange]:
+        if not isinstance(self._files.source, MappedSource):
+            sparse = SparseFile(self._files.source, PurePath(file.path), file.size)
+            yield from plan_fetched_ranges(sparse.fetch, file, self._range_bytes)
+            return
+        raw = self._files.medium.open(Path(file.path))
+        raw.advise(Advice.SEQUENTIAL)
+        yield from plan_ranges(raw.buffer, file, self._written_end(file.path), self._range_bytes)
+
+    def _check(self, log_range: LogRange, derived: DerivedFiles, index: IndexSequence | None) -> RangeResult:
+        raw = self._files.medium.open(Path(log_range.file.path))
+        is_mapped = isinstance(self._files.source, MappedSource)
+        view = raw.buffer if is_mapped else self._files.view(log_range.file, log_range.start, log_range.stop)
         try:
             return check_range(
-                raw.buffer,
-                log_range,
-                derived,
-                index,
-                delay_levels_ms=self._delay_levels_ms,
-                checked_crc=self._checked_crc,
+                view, log_range, derived, index, delay_levels_ms=self._delay_levels_ms, checked_crc=self._checked_crc
             )
         finally:
             raw.advise(Advice.DONT_NEED, log_range.start, log_range.stop)
@@ -352,9 +357,7 @@ class _Verifier:
             if before is None or before.cut_inside_record_at < 0:
                 joined.append(result)
                 continue
-            both = join_ranges(before.range, result.range)
-            raw = self._files.medium.open(Path(both.file.path))
-            joined[-1] = self._check(raw, both, derived, index)
+            joined[-1] = self._check(join_ranges(before.range, result.range), derived, index)
         return joined
 
     def _chain_files(self, index: IndexSequence | None) -> Iterator[IndexFileView]:
@@ -374,6 +377,9 @@ class _Verifier:
 
     def _written_end(self, path: str) -> int:
         """The place after the last byte of a file that is not zero. The pages that were read are released."""
+        source = self._files.source
+        if not isinstance(source, MappedSource):
+            return self._fetched_end(path)
         raw = self._files.medium.open(Path(path))
         end = raw.data_end(0)
         while end > 0:
@@ -385,6 +391,17 @@ class _Verifier:
             end = begin
         return 0
 
+    def _fetched_end(self, path: str) -> int:
+        """The same of a file that is not mapped."""
+        end = self._files.source.size(PurePath(path))
+        while end > 0:
+            begin = max(0, end - CHUNK_BYTES)
+            written = kernel.written_end(self._files.read(path, begin, end), 0, end - begin)
+            if written:
+                return begin + written
+            end = begin
+        return 0
+
     # ------------------------------------------------------------------ single records
 
     def _row_at(self, physical_offset: int, checked_crc: Crc) -> Row | None:
@@ -392,8 +409,11 @@ class _Verifier:
         if file is None:
             return None
         start = physical_offset - file.base
-        view = self._files.view(file)
-        seen = kernel.scan(view, start, file.size, file.base, check_crc=checked_crc, max_count=1)
+        for size in (FIRST_LOOK_BYTES, LOOK_BACK_BYTES):  # few records are longer than that
+            view = self._files.view(file, start, start + size)
+            seen = kernel.scan(view, start, file.size, file.base, check_crc=checked_crc, max_count=1)
+            if seen.count:
+                break
         return seen.row(0) if seen.count else None
 
     def _record_size(self, physical_offset: int) -> int:
