@@ -50,8 +50,8 @@ FOLDERS = {
     "replication.ledger": ("core", "node", "store_node"),
     "maintenance": ("inspect", "verify", "repair", "backup"),
     "pipeline": (
-        "reading", "spark", "building", "shuffling", "tables", "sink", "source", "sql", "jobs", "session", "submit",
-        "compact", "dispatch", "export", "rebuild", "replay", "report", "report_page", "verify",
+        "reading", "views", "spark", "building", "shuffling", "tables", "sink", "source", "sql", "jobs", "session",
+        "submit", "compact", "dispatch", "export", "rebuild", "replay", "report", "report_page", "verify",
     ),
     "cli": (
         "exit_codes", "times", "output", "names", "drawing", "messages", "parameters", "group", "completion", "main",

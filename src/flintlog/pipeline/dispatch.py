@@ -30,7 +30,7 @@ from flintlog.pipeline.building.dispatch_driver import DispatchDriver
 from flintlog.pipeline.building.dispatch_ordered import Applied, OrderedTask
 from flintlog.pipeline.building.dispatch_tasks import Derived
 from flintlog.pipeline.spark.failures import plain_errors, to_plain
-from flintlog.pipeline.spark.tasks import Refusal, attempt_name, parallelism, run_tasks
+from flintlog.pipeline.spark.tasks import Refusal, attempt_name, is_connect, parallelism, run_tasks
 from flintlog.store.dispatch.external.dispatch_claim import is_wanted, load_owner
 from flintlog.store.options.store_config import StoreConfig
 from flintlog.store.paths import StorePaths
@@ -92,6 +92,8 @@ def dispatch(
     """
     if interval_s <= 0 or max_bytes <= 0:
         raise InvalidConfig("interval_s and max_bytes are more than 0")
+    if is_connect(spark):  # a server would publish the batches in a process of its own, which has no claim
+        raise InvalidConfig("dispatch needs a classic Spark session", advice="not one of Spark Connect")
     root = local_path(store).absolute()
     job = _Dispatch(spark, root, config or StoreConfig(), stop or threading.Event(), progress)
     job.interval_s, job.max_bytes, job.is_once = interval_s, max_bytes, once

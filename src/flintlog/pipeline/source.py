@@ -33,6 +33,7 @@ from flintlog.pipeline.reading.logs import Log, find_end, find_logs, is_glob
 from flintlog.pipeline.reading.options import (
     EARLIEST,
     LATEST,
+    MESSAGES,
     SPLIT_BYTES,
     SourceOptions,
     check_kind,
@@ -43,6 +44,7 @@ from flintlog.pipeline.reading.partitions import plan, start_at_time, stop_at_ti
 from flintlog.pipeline.reading.rows import RowShape
 from flintlog.pipeline.reading.split_partition import SplitPartition, check_start, read_declared, reading_of, wanted_by
 from flintlog.pipeline.sink.sink_options import parse_sink_options
+from flintlog.pipeline.views.view_reader import ViewReader
 
 NAME = "flintlog"
 NARROW_SPLIT_BYTES: Final = 512 * 1024 * 1024
@@ -75,13 +77,22 @@ class FlintlogSource(DataSource):
 
     def schema(self) -> StructType:
         """Called by `load`, for batches and streams: a store that cannot be read is reported there."""
-        find_logs(self.asked.paths, strict=self.asked.fail_on_data_loss)
-        return from_arrow_schema(self.shape.declared(), prefer_timestamp_ntz=False)
+        find_logs(self.asked.paths, strict=self.asked.view == MESSAGES and self.asked.fail_on_data_loss)
+        columns = self.shape.declared() if self.asked.view == MESSAGES else ViewReader(self.asked).columns
+        return from_arrow_schema(columns, prefer_timestamp_ntz=False)
 
     def reader(self, schema: StructType) -> DataSourceReader:
+        if self.asked.view != MESSAGES:
+            return self._view_reader(schema)
         check_kind(self.asked, is_streaming=False)
         kind = PushdownReader if self.asked.pushdown and _is_pushing() else BatchReader
         return kind(self.asked, self._shape_of(schema), _arrow(schema))
+
+    def _view_reader(self, schema: StructType) -> ViewReader:
+        reader = ViewReader(self.asked)
+        if schema.fieldNames() != reader.columns.names:
+            raise InvalidConfig(f"a schema does not choose columns of the view {self.asked.view}", advice="select them")
+        return reader
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         from flintlog.pipeline.reading.stream import make_stream_reader

@@ -23,14 +23,15 @@ from flintlog.checks.finding import Finding
 from flintlog.checks.index_files import IndexFileView
 from flintlog.checks.judge import IndexSequence, LogRange, RangeResult, check_index_file, check_range
 from flintlog.disk.media.local import LocalMedium
-from flintlog.disk.media.medium import Medium
-from flintlog.disk.media.remote import RemoteMedium, source_of
+from flintlog.disk.media.remote import source_of
 from flintlog.format.queue_entry import QueueKey
 from flintlog.kernel import Crc
 from flintlog.maintenance.verify.verify import Mode, Verification
 from flintlog.maintenance.verify.verify import verify as verify_files
 from flintlog.pipeline.reading.logs import medium_of
 from flintlog.pipeline.spark.tasks import count_of, run_tasks
+from flintlog.pipeline.views.store_place import place_of
+from flintlog.pipeline.views.view_rows import FINDING_COLUMNS
 from flintlog.store.runtime.jobs import Progress
 
 if TYPE_CHECKING:
@@ -40,11 +41,6 @@ if TYPE_CHECKING:
 
 RANGE_BYTES = 64 * 1024 * 1024
 OPEN_FILES = 256
-
-FINDING_COLUMNS = (
-    *(("id", "string"), ("severity", "string"), ("file", "string"), ("offset", "bigint")),
-    *(("physical_offset", "bigint"), ("size", "bigint"), ("evidence", "string"), ("remedy", "string")),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,12 +110,6 @@ def verify(
         return results, [finding for each in found if isinstance(each, list) for finding in each]
 
     return verify_files(root, config, mode=mode, medium=medium, range_bytes=range_bytes, look=look)
-
-
-def place_of(store: str | Path) -> tuple[Path, Medium, str | None]:
-    """The root of a store, the medium it is on, and its URI if that has to be fetched from."""
-    medium, path = medium_of(str(store))
-    return path, medium, str(store) if isinstance(medium, RemoteMedium) else None
 
 
 def look_at_item(shared: SharedFiles, item: LogRange | IndexFileView) -> RangeResult | list[Finding]:

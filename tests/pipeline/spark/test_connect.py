@@ -17,6 +17,7 @@ from tests.pipeline.spark.test_tasks import make_fill_the_disk, make_own_task
 
 from flintlog.errors import DiskFull, InvalidConfig
 from flintlog.pipeline.compact import compact
+from flintlog.pipeline.dispatch import dispatch
 from flintlog.pipeline.export import export
 from flintlog.pipeline.rebuild import rebuild
 from flintlog.pipeline.replay import replay
@@ -165,6 +166,11 @@ def test_export_and_replay(remote: SparkSession, store: Path, tmp_path: Path) ->
 def test_compact(remote: SparkSession, store: Path, tmp_path: Path) -> None:
     done = compact(remote, store, tmp_path / "latest")
     assert (done.messages, done.rows) == (COUNT, len([number for number in range(COUNT) if number % 4]))
+
+
+def test_dispatch_is_refused_by_name(remote: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(InvalidConfig, match="dispatch needs a classic Spark session"):
+        dispatch(remote, tmp_path)
 
 
 def test_report(remote: SparkSession, store: Path) -> None:

@@ -30,8 +30,9 @@ def verify(
 ) -> int:
     """Prove the store in STORE (a directory, or a URI), or say what is wrong with it and where. Nothing is changed."""
     from flintlog.maintenance.inspect.store_files import look_at
-    from flintlog.pipeline.verify import count_kinds, place_of
+    from flintlog.pipeline.verify import count_kinds
     from flintlog.pipeline.verify import verify as run
+    from flintlog.pipeline.views.store_place import place_of
 
     root, medium, _ = place_of(store)
     look_at(root, config, medium)  # before anyone waits for Spark to start

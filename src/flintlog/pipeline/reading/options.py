@@ -16,6 +16,9 @@ from flintlog.errors import InvalidConfig
 from flintlog.store.options.option import did_you_mean
 
 SPLIT_BYTES: Final = 128 * 1024 * 1024
+MESSAGES: Final = "messages"
+VIEWS: Final = (MESSAGES, "queue_entries", "index", "groups", "files", "findings")
+OF_EVERY_VIEW: Final = frozenset({"view", "timestamps", "pushdown"})
 EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
 _EARLIEST_NUMBER: Final = -2
@@ -38,6 +41,7 @@ class SourceOptions:
     """The options of a source; `None` where the default depends on how it is read."""
 
     paths: tuple[str, ...]
+    view: str = MESSAGES
     schema: str = "record"
     topics: tuple[str, ...] | None = None
     topic_pattern: str | None = None
@@ -68,6 +72,7 @@ def parse_source_options(given: Mapping[str, str]) -> SourceOptions:
     """
     values: dict[str, object] = {"paths": _paths(given)}
     known = {name.lower(): name for name in _OPTIONS}
+    named = []
     for name, text in given.items():
         lowered = name.lower()
         if lowered in ("path", "paths") or lowered in OF_SPARK:
@@ -78,14 +83,21 @@ def parse_source_options(given: Mapping[str, str]) -> SourceOptions:
         option = known[lowered]
         field, parse = _OPTIONS[option]
         values[field] = _parsed(option, text, parse)
+        named.append(option)
     if "topics" in values and "topic_pattern" in values:
         raise InvalidConfig("options topics and topicPattern exclude each other", advice="give one of them")
+    view = values.get("view", MESSAGES)
+    if view != MESSAGES and not OF_EVERY_VIEW.issuperset(named):
+        other = next(name for name in named if name not in OF_EVERY_VIEW)
+        raise InvalidConfig(f"option {other} has no effect on the view {view}", advice="it is for messages")
     return SourceOptions(**values)  # type: ignore[arg-type]  # each parser gives its field's type
 
 
 def check_kind(asked: SourceOptions, *, is_streaming: bool) -> None:
     """Refuse options that would have no effect."""
     if is_streaming:
+        if asked.view != MESSAGES:
+            raise InvalidConfig(f"the view {asked.view} is not for streams", advice="read it as a batch")
         for option, value in (("endingOffsets", asked.ending_offsets), ("endingTimestamp", asked.ending_timestamp)):
             if value is not None:
                 raise InvalidConfig(f"option {option} is not for streams", advice="a stream has no end")
@@ -185,6 +197,12 @@ def _milliseconds(text: str) -> int:
     return int(text)
 
 
+def _view(text: str) -> str:
+    if text.lower() not in VIEWS:
+        raise ValueError(f"one of {', '.join(VIEWS)}")
+    return text.lower()
+
+
 def _schema(text: str) -> str:
     if text.lower() not in ("record", "kafka"):
         raise ValueError("record or kafka")
@@ -216,6 +234,7 @@ def _offsets(text: str) -> Offsets:
 
 
 _OPTIONS: Final[Mapping[str, tuple[str, Callable[[str], object]]]] = {
+    "view": ("view", _view),
     "schema": ("schema", _schema),
     "topics": ("topics", _some("topic")),
     "topicPattern": ("topic_pattern", _pattern),
