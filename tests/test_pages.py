@@ -9,7 +9,7 @@ import pytest
 from tests.pages import ROOT, Golden, PageRun, is_as_shown, read_blocks
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs" / "guides").glob("*.md"))]
-ON_SPARK = frozenset({"pipeline.md", "history.md", "lakehouse.md"})
+ON_SPARK = frozenset({"pipeline.md", "history.md", "lakehouse.md", "object-storage.md"})
 MOST_NOT_RUN = 8
 
 

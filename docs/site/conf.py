@@ -43,6 +43,7 @@ CONTENTS = {
         "docs/guides/history",
         "docs/guides/rescue",
         "docs/guides/lakehouse",
+        "docs/guides/object-storage",
         "docs/guides/replicate",
         "docs/services",
         "docs/mending",

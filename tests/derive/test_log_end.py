@@ -109,6 +109,8 @@ def test_a_known_end_is_walked_from() -> None:
 
 def test_a_torn_last_record_does_not_count() -> None:
     first = record(b"first", BASE)
-    torn = bytearray(record(b"second" * 20, BASE + len(first)))
-    torn[-20:] = bytes(20)
-    assert find((first + torn).ljust(FILE_BYTES, b"\x00"))[0] == BASE + len(first)
+    torn = record(b"second" * 20, BASE + len(first))
+    for start, stop in ((len(torn) - 20, len(torn)), (100, 150)):  # its end; a part of its body
+        written = bytearray(torn)
+        written[start:stop] = bytes(stop - start)
+        assert find((first + written).ljust(FILE_BYTES, b"\x00"))[0] == BASE + len(first)

@@ -17,6 +17,7 @@ PAGES = [
     ROOT / "docs" / "pipeline.md",
     ROOT / "docs" / "guides" / "history.md",
     ROOT / "docs" / "guides" / "lakehouse.md",
+    ROOT / "docs" / "guides" / "object-storage.md",
 ]
 
 

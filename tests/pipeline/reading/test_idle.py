@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from tests.pipeline.s3_server import S3Server
 
 from flintlog import Message, kernel, open_store
 from flintlog.pipeline.reading import ends
+from flintlog.pipeline.reading.logs import find_end, find_logs
 from flintlog.pipeline.reading.options import parse_source_options
 from flintlog.pipeline.reading.rows import RowShape
 from flintlog.pipeline.reading.stream import LogStreamReader
@@ -126,3 +128,17 @@ def test_a_local_log_that_grows_after_idle_triggers_is_read_on(large: Path) -> N
     assert reader.latestOffset(offset) == offset
     add(large)
     assert reader.latestOffset(offset) != offset
+
+
+def test_a_full_last_file_is_not_walked_again(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    copy = Path(shutil.copytree(store, tmp_path / "store"))
+    max((copy / "commitlog").iterdir()).unlink()
+    (log,) = find_logs((str(copy),))
+    end = find_end(log)
+    assert end == log.files[-1].end
+
+    def refuse(*given: object, **named: object) -> None:
+        raise AssertionError("the file is walked")
+
+    monkeypatch.setattr(kernel, "scan", refuse)
+    assert find_end(log, end, search=False) == end

@@ -16,6 +16,8 @@ from flintlog import Message, open_store
 from flintlog.disk.media.arrow_source import PIECE_BYTES
 from flintlog.pipeline.reading.logs import find_end, find_logs
 from flintlog.pipeline.reading.options import parse_source_options
+from flintlog.pipeline.reading.partitions import start_at_time
+from flintlog.pipeline.reading.positions import next_record, stands
 from flintlog.pipeline.reading.rows import RowShape
 from flintlog.pipeline.reading.split_partition import SplitPartition
 from flintlog.pipeline.source import BatchReader
@@ -79,3 +81,16 @@ def test_an_object_that_ends_with_its_last_record_has_the_same_end(
     os.truncate(last, end - log.files[-1].base)
     (remote,) = find_logs((s3.upload(copy),), strict=False)
     assert find_end(remote) == end
+
+
+def test_the_end_of_a_batch_inside_a_file_is_found_without_the_rest_of_it(s3: S3Server, full_log: Path) -> None:
+    (here,), (remote,) = find_logs((str(full_log),)), find_logs((s3.upload(full_log, "store"),))
+    with s3.traffic() as traffic:
+        place = next_record(remote, MIB)
+        assert stands(remote, place)
+    assert place == next_record(here, MIB)
+    assert traffic.bytes_read < 9 * MIB
+    with s3.traffic() as traffic:
+        assert start_at_time(remote, 0) == remote.first
+        assert start_at_time(remote, 1 << 50) == remote.files[-1].base
+    assert traffic.bytes_read < MIB

@@ -12,12 +12,15 @@ from flintlog import kernel
 from flintlog.derive.log_files import LogFile
 from flintlog.derive.splits import LOOK_BACK_BYTES, Split, Window, plan_splits
 from flintlog.disk.media.source import ByteSource, MappedSource
+from flintlog.format.ledger import size_at
+from flintlog.kernel import Scan, ScanStop
 from flintlog.maintenance.inspect.delay_levels import DelayLevels
 from flintlog.pipeline.reading.logs import Log, levels_of, open_source
 
 LOOK_AHEAD_BYTES = LOOK_BACK_BYTES
 LEAST_BYTES: Final = 8 * 1024 * 1024
 """A log is not cut into smaller pieces for the sake of cores: each piece looks back for its first record."""
+FIRST_LOOK_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +67,17 @@ def window_of(source: ByteSource, folder: PurePath, split: Split, *, to_end: boo
     return Window(source.view(path, start, stop), split.file.base + start, stop == split.file.size)
 
 
+def scan_record(source: ByteSource, path: PurePath, file: LogFile, place: int) -> Scan:
+    """A scan of the one record at a place of a file; few bytes are read first, and the whole record if it is longer."""
+    base, stop = file.base + place, min(file.size, place + FIRST_LOOK_BYTES)
+    view = source.view(path, place, stop)
+    seen = kernel.scan(view, 0, len(view), base, max_count=1)
+    if seen.count or seen.reason is not ScanStop.SHORT or stop == file.size:
+        return seen
+    view = source.view(path, place, min(file.size, place + min(size_at(view, 0), LOOK_AHEAD_BYTES)))
+    return kernel.scan(view, 0, len(view), base, max_count=1)
+
+
 def start_at_time(log: Log, timestamp_ms: int) -> int:
     """Where to begin so that nothing stored at or after a time is missed: the last file that begins before it."""
     start = log.first
@@ -88,6 +102,5 @@ def stop_at_time(log: Log, timestamp_ms: int, end: int) -> int:
 def _first_time(log: Log, file: LogFile) -> int | None:
     """The store time of a file's first record."""
     source, path = open_source(log.uri)
-    head = source.view(path / file.name, 0, min(file.size, LOOK_AHEAD_BYTES))
-    seen = kernel.scan(head, 0, len(head), file.base, max_count=1)
+    seen = scan_record(source, path / file.name, file, 0)
     return seen.row(0).store_timestamp if seen.count else None

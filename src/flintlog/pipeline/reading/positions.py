@@ -13,15 +13,17 @@ from __future__ import annotations
 import zlib
 from typing import Final
 
-from flintlog import kernel
 from flintlog.derive.log_files import LogFile
 from flintlog.derive.splits import Split, first_record
 from flintlog.kernel import ScanStop
 from flintlog.pipeline.reading.logs import Log, find_end, open_source
-from flintlog.pipeline.reading.partitions import LOOK_AHEAD_BYTES, window_of
+from flintlog.pipeline.reading.partitions import scan_record, window_of
 
 CRC_BYTES: Final = 64 * 1024
 """How many bytes before a position the CRC covers: enough for the last records with their times and offsets."""
+
+SEARCH_BYTES: Final = 1024 * 1024
+"""How far a record is searched at first, so that the rest of a file need not be fetched."""
 
 
 def crc_before(log: Log, position: int) -> int | None:
@@ -49,7 +51,15 @@ def stands(log: Log, position: int) -> bool:
 def next_record(log: Log, position: int) -> int:
     """Where the first record at or after a place begins; the file's end if the file has none."""
     file = _file_of(log, position)
-    return position if file is None else _first_from(log, file, position, file.end)
+    if file is None:
+        return position
+    size = SEARCH_BYTES
+    while True:
+        stop = min(file.end, position + size)
+        found = _first_from(log, file, position, stop)
+        if found < stop or stop == file.end:
+            return found
+        size *= 8
 
 
 def _file_of(log: Log, position: int) -> LogFile | None:
@@ -58,9 +68,7 @@ def _file_of(log: Log, position: int) -> LogFile | None:
 
 def _begins(log: Log, file: LogFile, position: int) -> bool:
     source, folder = open_source(log.uri)
-    place = position - file.base
-    view = source.view(folder / file.name, place, min(file.size, place + LOOK_AHEAD_BYTES))
-    seen = kernel.scan(view, 0, len(view), position, max_count=1)
+    seen = scan_record(source, folder / file.name, file, position - file.base)
     return seen.count > 0 or seen.reason is ScanStop.BLANK
 
 
