@@ -104,7 +104,7 @@ def dying(table: type, method: str, moment: str, call: int) -> None:
 
 
 def here() -> SparkSession:
-    """In the place of a session: tasks are run one after the other, by whoever asks for them."""
+    """In the place of a session: tasks are run one after the other, in the process that asks for them."""
 
     def run_tasks(
         _: object, function: Callable[[Any], Any], items: Sequence[Any], __: object = None, **___: object
@@ -112,7 +112,8 @@ def here() -> SparkSession:
         return [function(item) for item in items]
 
     mock.patch.object(export_job, "run_tasks", run_tasks).start()
-    return cast("SparkSession", SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=2)))
+    mock.patch.object(export_job, "parallelism", lambda _: 2).start()
+    return cast("SparkSession", SimpleNamespace())
 
 
 # ---------------------------------------------------------------------- the server, and the test's side of it
