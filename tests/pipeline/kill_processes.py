@@ -112,7 +112,7 @@ def here() -> SparkSession:
         return [function(item) for item in items]
 
     mock.patch.object(export_job, "run_tasks", run_tasks).start()
-    mock.patch.object(export_job, "parallelism", lambda _: 2).start()
+    mock.patch.object(export_job, "parallelism", return_value=2).start()
     return cast("SparkSession", SimpleNamespace())
 
 
