@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 import flintlog
@@ -52,3 +54,38 @@ def test_the_first_steps() -> None:
     assert "FOUND: ['order 17', 'order 19']" in done.stdout
     assert "acknowledged: PUT_OK" in done.stdout
     assert "after opening again: ['the last one'], next offset 4" in done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_the_declarative_pipeline_adds_what_came_since(tmp_path: Path) -> None:
+    project, store = tmp_path / "declarative", tmp_path / "store"
+    shutil.copytree(EXAMPLES / "declarative", project)
+    spec = project / "spark-pipeline.yml"
+    spec.write_text(spec.read_text("utf-8").replace("/tmp/flintlog-orders", str(tmp_path)), "utf-8")
+    for count in (3, 5):
+        with flintlog.open_store(store, flintlog.StoreConfig(mapped_file_size_commit_log=1 << 20)) as opened:
+            for number in range(opened.max_offset("orders", 0), count):
+                opened.put(flintlog.Message("orders", b"%d" % number, keys=[f"o-{number}"]))
+        _run_pipeline(project)
+        messages = pq.read_table(project / "spark-warehouse" / "messages").sort_by("queue_offset")
+        assert messages["body"].to_pylist() == [b"%d" % number for number in range(count)]
+        (volume,) = pq.read_table(project / "spark-warehouse" / "volume").to_pylist()
+        assert (volume["topic"], volume["messages"]) == ("orders", count)
+
+
+def _run_pipeline(project: Path) -> None:
+    given = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
+    search_path = str(Path(flintlog.__file__).parents[1])
+    environment = {**given, "PYTHONPATH": search_path, "PYSPARK_PYTHON": sys.executable}
+    program = Path(sys.executable).with_name("spark-pipelines")
+    done = subprocess.run(
+        [program, "run", "--conf", "spark.sql.catalogImplementation=hive"],
+        cwd=project,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=400,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
