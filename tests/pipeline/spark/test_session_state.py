@@ -7,7 +7,7 @@ import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.pipeline.conftest import small_config
@@ -52,17 +52,28 @@ def mine(spark: SparkSession) -> Iterator[dict[str, str | None]]:
         context.setLocalProperty(name, None)  # type: ignore[arg-type]  # None removes it
 
 
-def jobs_of(context: SparkContext) -> list[tuple[str | None, str | None]]:
-    """Description and group of every job that the UI would show."""
-    found = context._jsc.sc().statusStore().jobsList(None)
-    jobs = [found.apply(number) for number in range(found.size())]
+def jobs_of(context: SparkContext, after: int = -1) -> list[tuple[str | None, str | None]]:
+    """Description and group of every job that the UI would show, of those that began after one.
+
+    The UI forgets old jobs, so jobs are known by their numbers, not counted.
+    """
     return [
         (
             job.description().get() if job.description().isDefined() else None,
             job.jobGroup().get() if job.jobGroup().isDefined() else None,
         )
-        for job in jobs
+        for job in _jobs(context)
+        if job.jobId() > after
     ]
+
+
+def last_job(context: SparkContext) -> int:
+    return max((job.jobId() for job in _jobs(context)), default=-1)
+
+
+def _jobs(context: SparkContext) -> list[Any]:
+    found = context._jsc.sc().statusStore().jobsList(None)
+    return [found.apply(number) for number in range(found.size())]
 
 
 def run_all(spark: SparkSession, store: Path, room: Path) -> None:
@@ -80,12 +91,12 @@ def test_jobs_leave_the_session_as_it_was_and_say_what_they_do(
 ) -> None:
     context = spark.sparkContext
     conf = dict(spark.conf.getAll)
-    before = len(jobs_of(context))
+    before = last_job(context)
     run_all(spark, store, tmp_path)
     assert local_properties(context) == mine
     assert dict(spark.conf.getAll) == conf
-    seen = jobs_of(context)[: len(jobs_of(context)) - before]
-    assert {group for _, group in seen} == {"my-etl"}, "whoever cancels the group cancels our jobs too"
+    seen = jobs_of(context, before)
+    assert {group for _, group in seen} == {"my-etl"}, "our jobs must end when their group is cancelled"
     descriptions = {str(description) for description, _ in seen}
     for expected in (
         f"flintlog rebuild: read 2 splits of {store}",
@@ -158,9 +169,9 @@ def test_the_query_of_dispatch_has_a_name(spark: SparkSession, tmp_path: Path) -
 def test_the_jobs_of_dispatch_say_what_they_do_and_with_how_much(spark: SparkSession, tmp_path: Path) -> None:
     with open_store(tmp_path / "store", EXTERNAL) as store:
         put(store, 40)
-        before = len(jobs_of(spark.sparkContext))
+        before = last_job(spark.sparkContext)
         report = dispatch(spark, store.path, config=EXTERNAL, once=True)
-        seen = {str(description) for description, _ in jobs_of(spark.sparkContext)[: -before or None]}
+        seen = {str(description) for description, _ in jobs_of(spark.sparkContext, before)}
         size = store.max_physical_offset
     assert f"flintlog dispatch: add 100 index keys of 40 records in {size:,} bytes" in seen
     assert "flintlog dispatch: set queues and index back to the journal" in seen
