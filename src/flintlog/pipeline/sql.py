@@ -80,7 +80,7 @@ def query(
 
 
 def needed_columns(spark: SparkSession, messages: DataFrame, text: str) -> list[str] | None:
-    """The columns of the view that a question refers to, at least one; None if that cannot be told."""
+    """The columns of the view that a question refers to, at least one; None if the plan does not show them."""
     if _SHOWING.match(text):
         return None
     if is_connect(spark):

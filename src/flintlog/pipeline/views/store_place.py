@@ -1,4 +1,4 @@
-"""Where a store's files are: on a mounted file system, or behind a URI."""
+"""Where a store's files are: on a mounted file system, or at a URI."""
 
 from __future__ import annotations
 
