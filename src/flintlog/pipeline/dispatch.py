@@ -92,9 +92,9 @@ def dispatch(
     """
     if interval_s <= 0 or max_bytes <= 0:
         raise InvalidConfig("interval_s and max_bytes are more than 0")
+    root = local_path(store).absolute()
     if is_connect(spark):  # a server would publish the batches in a process of its own, which has no claim
         raise InvalidConfig("dispatch needs a classic Spark session", advice="not one of Spark Connect")
-    root = local_path(store).absolute()
     job = _Dispatch(spark, root, config or StoreConfig(), stop or threading.Event(), progress)
     job.interval_s, job.max_bytes, job.is_once = interval_s, max_bytes, once
     return job.run()
