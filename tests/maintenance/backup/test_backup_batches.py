@@ -130,4 +130,8 @@ def test_a_restored_store_marks_a_part_that_was_left(tmp_path: Path) -> None:
     backup(tmp_path / "store", tmp_path / "backup")
     restore(tmp_path / "backup", tmp_path / "restored")
     with open_store(tmp_path / "store", SMALL) as store, open_store(tmp_path / "restored", SMALL) as restored:
-        assert restored.max_physical_offset == store.max_physical_offset > end, "no empty batch follows the part"
+        ends = (
+            store.max_physical_offset,
+            restored.max_physical_offset,
+        )  # markers of two lengths: each has its own numbers
+        assert min(ends) > end, "no empty batch follows the part"

@@ -276,12 +276,26 @@ def find_index(files: StoreFiles) -> None:
 
 
 def _infer_layout(files: StoreFiles, written: Sequence[DataFile]) -> None:
+    """By the last writer's note, or by the files' entries, among which a running writer may be changing some."""
     size = common_size(file.size for file in written)
+    noted = _noted_layout(files)
+    if noted is not None and noted.file_size == size:
+        _take_layout(files, noted, "as the last writer noted, and by the length of the index files")
+        return
     for file in written:
         layout = index_layout(files.read(file.path, 0, file.size)) if file.size == size else None
         if layout is not None:
-            files.layout = layout
             reason = f"the length of {len(written)} index files and the entries in one of them"
-            files.inferred.add("max_hash_slot_num", layout.slot_count, reason)
-            files.inferred.add("max_index_num", layout.index_count, reason)
+            _take_layout(files, layout, reason)
             return
+
+
+def _noted_layout(files: StoreFiles) -> IndexLayout | None:
+    slots, entries = files.noted.get("max_hash_slot_num"), files.noted.get("max_index_num")
+    return IndexLayout(slots, entries) if isinstance(slots, int) and isinstance(entries, int) else None
+
+
+def _take_layout(files: StoreFiles, layout: IndexLayout, reason: str) -> None:
+    files.layout = layout
+    files.inferred.add("max_hash_slot_num", layout.slot_count, reason)
+    files.inferred.add("max_index_num", layout.index_count, reason)
