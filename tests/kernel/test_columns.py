@@ -13,6 +13,7 @@ import pytest
 from flintlog.derive.columns import to_record_batch
 from flintlog.format.message_id import format_host
 from flintlog.kernel import ScanStop, reference
+from flintlog.store.log.column_scan import column_values
 
 Make = Callable[..., Any]
 Duck = Any  # of either kernel, or wrong on purpose
@@ -22,6 +23,9 @@ def rows(decoded: Duck) -> list[dict[str, Any]]:
     batch = to_record_batch(decoded)
     pa.Table.from_batches([batch]).validate(full=True)
     found: list[dict[str, Any]] = batch.to_pylist()
+    for name, column in decoded.columns.items():  # the values without Arrow are the same ones
+        if column.kind in ("int32", "int64", "utf8") and "." not in name:
+            assert list(column_values(column)) == [row[name] for row in found]
     return found
 
 

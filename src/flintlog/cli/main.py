@@ -11,12 +11,14 @@ import io
 import os
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
 from flintlog.cli.exit_codes import ExitCode, exit_code_of
 from flintlog.errors import FlintlogError, MissingExtra
 
 _NO_ROOM_FOR_OUTPUT = frozenset({errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EIO})
-_CLI_PACKAGES = frozenset({"click", "rich"})
+_EXTRAS = {"click": "cli", "rich": "cli", "pyarrow": "spark", "pyspark": "spark"}
+"""The extra that brings a package. Jobs on Spark import pyarrow themselves; columns name `flintlog[arrow]`."""
 
 
 def main() -> None:
@@ -78,7 +80,7 @@ def _run_command(arguments: Sequence[str], given: object) -> int:
 
         from flintlog.cli.group import root
     except ModuleNotFoundError as error:
-        raise _missing_extra(error) from error
+        _name_extra(error)
     try:
         # Not `root.main`: when the reader closes the pipe, it would end the process with 1, which means findings.
         with root.make_context("flintlog", list(arguments), obj=given) as context:
@@ -93,15 +95,15 @@ def _run_command(arguments: Sequence[str], given: object) -> int:
         error.show()
         return ExitCode.USAGE
     except ModuleNotFoundError as error:
-        if error.name not in _CLI_PACKAGES:
-            raise
-        raise _missing_extra(error) from error
+        _name_extra(error)
 
 
-def _missing_extra(error: ModuleNotFoundError) -> Exception:
-    if error.name not in _CLI_PACKAGES:
-        return error
-    return MissingExtra(f"the command line needs {error.name}", advice="install flintlog[cli]")
+def _name_extra(error: ModuleNotFoundError) -> NoReturn:
+    """Raise `MissingExtra` for a package that an extra brings, otherwise the error itself."""
+    extra = _EXTRAS.get(error.name or "")
+    if extra is None:
+        raise error
+    raise MissingExtra(f"this command needs {error.name}", advice=f"pip install 'flintlog[{extra}]'") from error
 
 
 def _report_unexpected(error: Exception) -> int:

@@ -1,10 +1,17 @@
-"""Decoded records as Arrow: record batches that wrap the kernel's own buffers."""
+"""Decoded records as Arrow: record batches that wrap the kernel's own buffers.
+
+Columns alone need pyarrow: a store puts and gets without it.
+"""
 
 from __future__ import annotations
 
-import pyarrow as pa
-
+from flintlog.errors import MissingExtra
 from flintlog.kernel import Column, Decoded
+
+try:
+    import pyarrow as pa
+except ModuleNotFoundError as error:
+    raise MissingExtra("columns need pyarrow", advice="pip install 'flintlog[arrow]'") from error
 
 _TYPES = {"int32": pa.int32(), "int64": pa.int64(), "utf8": pa.utf8(), "binary": pa.binary()}
 _ORDER = (

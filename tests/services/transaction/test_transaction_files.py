@@ -167,7 +167,7 @@ def test_saved_offsets_beyond_the_queues_count_as_their_ends(tmp_path: Path, clo
     with opened(tmp_path, clock) as (store, service):
         service.begin(order(1))
         store.wait_dispatched()
-        table, decided = load_table(store, 99, 99)
+        table, decided = load_table(store._host, 99, 99)
         assert (table.first_half, table.first_op, table.undecided(), decided) == (1, 0, [], [])
-        table, decided = load_table(store, -1, -1)
+        table, decided = load_table(store._host, -1, -1)
         assert (table.first_half, table.first_op, len(table), decided) == (0, 0, 1, [])

@@ -186,7 +186,7 @@ def test_neighbouring_scans_give_each_message_once(store: Store) -> None:
 def test_a_scan_continues_after_files_that_are_deleted_meanwhile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("flintlog.store.log.arrow_scan.MAX_BATCH_ROWS", 10)
+    monkeypatch.setattr("flintlog.store.log.column_scan.MAX_BATCH_ROWS", 10)
     with open_store(tmp_path, ASYNC) as store:
         for number in range(400):
             store.put(Message("orders", b"%500d" % number)).check()
@@ -207,7 +207,7 @@ def test_a_scan_continues_after_files_that_are_deleted_meanwhile(
 
 
 def test_a_scan_says_when_the_store_is_shut_down_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("flintlog.store.log.arrow_scan.MAX_BATCH_ROWS", 10)
+    monkeypatch.setattr("flintlog.store.log.column_scan.MAX_BATCH_ROWS", 10)
     store = open_store(tmp_path, ASYNC)
     for number in range(40):
         store.put(Message("orders", b"%d" % number)).check()

@@ -38,7 +38,7 @@ _COUNTED = ("messages", "bytes", "average_size", "earliest_store_timestamp", "la
 @output_option
 def stats(store: Path, by: str | None, config: StoreConfig | None, output: Output) -> int:
     """Show figures of the store in directory STORE."""
-    from flintlog.store.store import open_store
+    from flintlog.store.open_store import open_store
 
     config = config or look(store, None, output).config
     with open_store(store, config, read_only=True) as opened:
@@ -100,12 +100,12 @@ def waiting_of(store: Store) -> Iterator[Row]:
 
 def rows_of(store: Store, names: tuple[str, ...]) -> Iterator[Row]:
     """Messages, bytes and times of each topic or queue, as far as the log has them."""
-    import pyarrow as pa
-
     columns = [*names, "size", "store_timestamp"]
     batches = [batch.select(columns) for batch in store.scan(include_body=False)]
     if not batches:
         return
+    import pyarrow as pa  # `scan` says which extra brings it
+
     grouped = pa.Table.from_batches(batches).group_by(list(names))
     asked = [("size", "count"), ("size", "sum"), ("store_timestamp", "min"), ("store_timestamp", "max")]
     table = grouped.aggregate(asked).sort_by([(name, "ascending") for name in names])

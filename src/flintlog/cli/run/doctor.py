@@ -28,7 +28,13 @@ if TYPE_CHECKING:
     from flintlog.store.options.store_config import StoreConfig
 
 _COLUMNS = ("check", "found", "state", "meaning")
-_EXTRAS = {"lz4": "LZ4 bodies", "zstandard": "Zstandard bodies", "rich": "tables", "prometheus_client": "metrics"}
+_EXTRAS = {
+    "lz4": "LZ4 bodies",
+    "zstandard": "Zstandard bodies",
+    "rich": "tables",
+    "pyarrow": "columns",
+    "prometheus_client": "metrics",
+}
 _IMPLAUSIBLE_SYNC_US = 15.0
 _ENOUGH_FILES = 4096
 _ENOUGH_MAPS = 65_530

@@ -61,7 +61,7 @@ class Decisions:
         store.wait_dispatched()
         half, op = (self._offsets.get(GROUP, topic, QUEUE_ID) for topic in (HALF_TOPIC, OP_TOPIC))
         self._saved = (-1 if half is None else half, -1 if op is None else op)
-        self._table, not_noted = load_table(store, *self._saved)
+        self._table, not_noted = load_table(self._host, *self._saved)
         self._ops.add(not_noted, self._host.now_ms())
 
     # ------------------------------------------------------------------ looking

@@ -16,10 +16,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final, cast
 
 from flintlog.errors import DamagedRecord
 from flintlog.format.sys_flag import TRANSACTION_MASK, TransactionType
+from flintlog.kernel import Decoded
 from flintlog.services.queue_reading import read_pages
 from flintlog.services.transaction.transaction_records import (
     DISCARD_TOPIC,
@@ -31,16 +32,16 @@ from flintlog.services.transaction.transaction_records import (
     read_op,
 )
 from flintlog.services.transaction.transaction_table import Decision, TransactionTable, Undecided
+from flintlog.store.log.column_scan import column_values
 from flintlog.store.model.stored_message import StoredMessage
+from flintlog.store.put.service_host import ServiceHost
 from flintlog.store.store import Store
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 log = logging.getLogger(__name__)
 
 PAGE_MESSAGES: Final = 256
 _COLUMNS: Final = ("topic", "physical_offset", "sys_flag", "prepared_transaction_offset", "uniq_key", "born_timestamp")
+_Row = tuple[str, int, int, int, str, int]
 
 
 def read_queue(store: Store, topic: str, start: int, end: int | None = None) -> Iterator[StoredMessage]:
@@ -64,11 +65,12 @@ def read_halves(store: Store, table: TransactionTable) -> list[int]:
     return late
 
 
-def load_table(store: Store, half_offset: int, op_offset: int) -> tuple[TransactionTable, list[int]]:
+def load_table(host: ServiceHost, half_offset: int, op_offset: int) -> tuple[TransactionTable, list[int]]:
     """Return the table, and the offsets of decided half messages that no op message names.
 
     A negative offset means that none was saved.
     """
+    store = host.store
     first_op = _within(store, OP_TOPIC, op_offset)
     table = TransactionTable(_within(store, HALF_TOPIC, half_offset), first_op)
     read_halves(store, table)
@@ -81,8 +83,8 @@ def load_table(store: Store, half_offset: int, op_offset: int) -> tuple[Transact
     for transaction in table.undecided():
         if any(half.queue_offset in noted for half in transaction.halves):
             decided += table.decide(transaction, Decision.UNKNOWN)
-    for find in (find_ends, partial(find_older_ends, noted=noted, first_op=first_op)):
-        for transaction, decision in list(find(store, table.undecided())):
+    for find in (partial(find_ends, host), partial(find_older_ends, store, noted=noted, first_op=first_op)):
+        for transaction, decision in list(find(table.undecided())):
             decided += table.decide(transaction, decision)
     return table, [offset for offset in decided if offset not in noted]
 
@@ -92,7 +94,7 @@ def _within(store: Store, topic: str, offset: int) -> int:
     return min(max(offset, store.min_offset(topic, QUEUE_ID)), store.max_offset(topic, QUEUE_ID))
 
 
-def find_ends(store: Store, undecided: list[Undecided]) -> Iterator[tuple[Undecided, Decision]]:
+def find_ends(host: ServiceHost, undecided: list[Undecided]) -> Iterator[tuple[Undecided, Decision]]:
     """Transactions whose decision is in the log but in no op message; `UNKNOWN` means given up."""
     if not undecided:
         return
@@ -100,8 +102,8 @@ def find_ends(store: Store, undecided: list[Undecided]) -> Iterator[tuple[Undeci
     by_key = {each.half.key: each for each in undecided}
     topics = sorted({each.half.topic for each in undecided} | {DISCARD_TOPIC})
     found: set[int] = set()
-    for batch in store.scan(topics, start=min(by_half), include_body=False):
-        for topic, offset, sys_flag, prepared, uniq_key, born in _rows(batch):
+    for decoded in host.columns(topics, start=min(by_half)):
+        for topic, offset, sys_flag, prepared, uniq_key, born in _rows(decoded):
             is_commit = sys_flag & TRANSACTION_MASK == TransactionType.COMMIT
             if not is_commit and topic != DISCARD_TOPIC:
                 continue
@@ -109,7 +111,7 @@ def find_ends(store: Store, undecided: list[Undecided]) -> Iterator[tuple[Undeci
             transaction = transaction or by_key.get((uniq_key, born))
             if transaction is None or offset < transaction.halves[0].physical_offset or id(transaction) in found:
                 continue
-            if not _is_whole(store, offset):
+            if not _is_whole(host.store, offset):
                 continue  # torn by a power cut: it can never be read, so it decides nothing
             found.add(id(transaction))
             yield transaction, Decision.COMMIT if is_commit else Decision.UNKNOWN
@@ -161,5 +163,6 @@ def _is_committed(store: Store, copy: Half) -> bool:
     )
 
 
-def _rows(batch: pa.RecordBatch) -> Iterator[tuple[str, int, int, int, str, int]]:
-    return zip(*(batch.column(name).to_pylist() for name in _COLUMNS), strict=True)
+def _rows(decoded: Decoded) -> Iterator[_Row]:
+    columns = (column_values(decoded.columns[name]) for name in _COLUMNS)
+    return cast("Iterator[_Row]", zip(*columns, strict=True))

@@ -6,14 +6,16 @@ rewrote or made from a stored one, ask to be called before its time, and share i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from flintlog.checks.finding import Finding
 from flintlog.disk.media.medium import Medium
+from flintlog.kernel import Decoded
 from flintlog.store.dispatch.arrival_wait import ArrivalWait
 from flintlog.store.engine import Engine
+from flintlog.store.log.column_scan import scan_columns
 from flintlog.store.model.arguments import named_topics
 from flintlog.store.model.message import Message, Receipt
 from flintlog.store.put.appender import Appender, Rewrite
@@ -85,6 +87,12 @@ class ServiceHost:
         self._engine.check_readable()
         queue = self._engine.parts.queues.get(topic, queue_id)
         return None if queue is None else queue.entry(offset)
+
+    def columns(self, topics: Sequence[str], start: int) -> Iterator[Decoded]:
+        """The records of topics from a physical offset on, in log order, without bodies; see `column_scan.py`."""
+        self._engine.check_readable()
+        parts, config = self._engine.parts, self._engine.config
+        return scan_columns(parts.segments, parts.damage, config, topics=topics, start=start, include_body=False)
 
     def arrival_wait(self, topics: Sequence[str]) -> ArrivalWait:
         """A place to sleep until a message arrives for one of these topics; see `arrival_wait.py`."""

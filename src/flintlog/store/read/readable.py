@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from flintlog.errors import InvalidConfig
 from flintlog.store.engine import Engine
 from flintlog.store.filters.tags import MessageFilter, as_filter
-from flintlog.store.log.record_crc import crc_to_check
 from flintlog.store.model.arguments import check_count, check_int64, check_offset, check_queue, check_text, check_topics
 from flintlog.store.model.stored_message import Page, QueueInfo, StoredMessage
 from flintlog.store.options.store_config import StoreConfig
@@ -145,24 +144,20 @@ class Readable:
         end: int | None = None,
         include_body: bool = True,
     ) -> Iterator[pa.RecordBatch]:
-        """The log as Arrow record batches, in log order, one range at a time."""
-        from flintlog.store.log.arrow_scan import scan_log
+        """The log as Arrow record batches, in log order, one range at a time. Needs `flintlog[arrow]`."""
+        from flintlog.derive.columns import to_record_batch
+        from flintlog.store.log.column_scan import scan_columns
 
         self._check_readable()
         topics = check_topics(topics)
         for offset in (start, end):
             if offset is not None:
                 check_offset("a physical offset", offset)
-        return scan_log(
-            self._engine.parts.segments,
-            self._engine.parts.damage,
-            topics=topics,
-            start=start,
-            end=end,
-            include_body=include_body,
-            delay_levels_ms=self.config.delay_levels_ms,
-            check_crc=crc_to_check(self.config),
+        parts = self._engine.parts
+        found = scan_columns(
+            parts.segments, parts.damage, self.config, topics=topics, start=start, end=end, include_body=include_body
         )
+        return map(to_record_batch, found)
 
     @property
     def min_physical_offset(self) -> int:

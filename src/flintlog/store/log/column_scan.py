@@ -1,4 +1,4 @@
-"""The log as Arrow: record batches straight from the kernel's columns.
+"""The log as the kernel's columns, and their values without Arrow.
 
 One range is in memory at a time. Records that do not match their sums and other damaged places are stepped over:
 `flintlog verify` says where they are.
@@ -8,33 +8,31 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-import pyarrow as pa
-
 from flintlog import kernel
-from flintlog.derive.columns import to_record_batch
 from flintlog.disk.segments.segment import Segment
 from flintlog.disk.segments.segment_queue import SegmentQueue
 from flintlog.errors import StoreClosed
-from flintlog.kernel import Crc, Decoded, ScanStop
+from flintlog.kernel import Column, Decoded, ScanStop
 from flintlog.store.log.damage import DamageMap
+from flintlog.store.log.record_crc import crc_to_check
 from flintlog.store.log.segment_bytes import held
+from flintlog.store.options.store_config import StoreConfig
 
 MAX_BATCH_ROWS = 65536
 MAX_BATCH_BYTES = 64 * 1024 * 1024
 
 
-def scan_log(
+def scan_columns(
     segments: SegmentQueue,
     damage: DamageMap,
+    config: StoreConfig,
     *,
     topics: Sequence[str] | None,
-    start: int | None,
-    end: int | None,
-    include_body: bool,
-    delay_levels_ms: tuple[int, ...],
-    check_crc: Crc,
-) -> Iterator[pa.RecordBatch]:
-    """Batches of the records that begin in [start, end): neighbouring ranges give each record once."""
+    start: int | None = None,
+    end: int | None = None,
+    include_body: bool = True,
+) -> Iterator[Decoded]:
+    """Columns of the records that begin in [start, end): neighbouring ranges give each record once."""
     wanted = None if topics is None else frozenset(topic.encode() for topic in topics)
     position, stop_at = max(segments.min_offset, 0), segments.max_offset
     if end is not None and end < stop_at:
@@ -56,19 +54,35 @@ def scan_log(
                 topics=wanted,
                 max_rows=MAX_BATCH_ROWS,
                 max_bytes=MAX_BATCH_BYTES,
-                delay_levels_ms=delay_levels_ms,
-                check_crc=check_crc,
+                delay_levels_ms=config.delay_levels_ms,
+                check_crc=crc_to_check(config),
             )
             following = segment.base + _place_after(segment, decoded, stop_at - segment.base)
         finally:
             segment.release()
         if decoded.count:
-            yield to_record_batch(decoded)
+            yield decoded
         if decoded.reason not in (ScanStop.BLANK, ScanStop.LIMIT):
             following = max(following, damage.end_of(segment.base + decoded.end) or 0)
         if following <= position:
             return
         position = following
+
+
+def column_values(column: Column) -> Sequence[int | str | None]:
+    """The values of a column of numbers or texts."""
+    if column.data is None or not column.length:
+        return [None] * column.length
+    if column.kind == "int32":
+        return memoryview(column.data).cast("B").cast("i")[: column.length]
+    if column.kind == "int64":
+        return memoryview(column.data).cast("B").cast("q")[: column.length]
+    offsets, text = memoryview(column.offsets or b"").cast("B").cast("i"), bytes(column.data)
+    values = [text[offsets[row] : offsets[row + 1]].decode() for row in range(column.length)]
+    if column.validity is None:
+        return values
+    present = bytes(column.validity)
+    return [value if present[row >> 3] >> (row & 7) & 1 else None for row, value in enumerate(values)]
 
 
 def _place_after(segment: Segment, decoded: Decoded, stop: int) -> int:
