@@ -132,7 +132,7 @@ def test_errors_have_one_root_and_a_code_each() -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        "store.store",
+        "store.open_store",
         "store.model.message",
         "store.options.store_config",
         "store.filters.sql92",

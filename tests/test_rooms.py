@@ -43,7 +43,7 @@ FOLDERS = {
     "store": (
         "options", "model", "runtime", "paths", "filters", "log", "queues", "index", "ledger", "settings", "dispatch",
         "stats", "flush", "components", "recovery", "engine", "read", "put", "retention", "consume",
-        "member", "store",
+        "member", "store", "open_store",
     ),
     "services": ("queue_reading", "rebuilding", "unique_key", "retry", "delay", "timer", "transaction"),
     "replication": ("broker_ports", "status", "loop_thread", "ha", "ledger", "prometheus"),

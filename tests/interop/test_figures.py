@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from flintlog.store.model.message import Message
+from flintlog.store.open_store import open_store
 from flintlog.store.options.store_config import StoreConfig
-from flintlog.store.store import Store, open_store
+from flintlog.store.store import Store
 from interop.java_runtime import JavaRuntime
 from interop.java_store import JavaFigures, JavaStore
 from interop.questions import GetQuestion

@@ -10,8 +10,9 @@ import pytest
 from tests.replication.ha_pair import files, running_master, running_slave, wait_until
 
 from flintlog.store.model.message import Message
+from flintlog.store.open_store import open_store
 from flintlog.store.options.store_config import StoreConfig
-from flintlog.store.store import Store, open_store
+from flintlog.store.store import Store
 from flintlog.testing.free_ports import free_ports
 from interop.java_store import JavaStore
 from interop.store_view import view_of

@@ -16,8 +16,9 @@ from pathlib import Path
 import pytest
 
 from flintlog.store.model.message import Message
+from flintlog.store.open_store import open_store
 from flintlog.store.options.store_config import StoreConfig
-from flintlog.store.store import Store, open_store
+from flintlog.store.store import Store
 from interop.java_store import JavaStore
 from interop.questions import Answer, KeyAnswer, KeyQuestion, Question, answers_apart, ask, questions_about
 from interop.store_view import StoreView, differences, view_of

@@ -8,8 +8,8 @@ import pytest
 
 from flintlog.format.config_json import parse_config_object
 from flintlog.store.model.message import Message
+from flintlog.store.open_store import open_store
 from flintlog.store.options.store_config import StoreConfig
-from flintlog.store.store import open_store
 from flintlog.testing.clock import FakeClock
 from interop.java_broker import JavaBroker
 from interop.java_store import JavaStore

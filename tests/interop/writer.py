@@ -13,8 +13,9 @@ import sys
 from pathlib import Path
 
 from flintlog.store.model.message import Message
+from flintlog.store.open_store import open_store
 from flintlog.store.options.store_config import StoreConfig
-from flintlog.store.store import Store, open_store
+from flintlog.store.store import Store
 from interop.workload import OPTIONS, QUEUE_TYPES, Put, workload
 
 

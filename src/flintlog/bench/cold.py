@@ -18,8 +18,8 @@ import msgspec
 from flintlog.bench.tasks import BATCH_COUNT, TOPIC, Measurement, Meter, Task, body_of
 from flintlog.store.model.encoded_batch import encoded_batch
 from flintlog.store.model.message import Message
+from flintlog.store.open_store import open_store
 from flintlog.store.options.store_config import StoreConfig
-from flintlog.store.store import open_store
 
 
 def measure_in_own_process(task: Task, seconds: float, directory: Path) -> Measurement:

@@ -30,8 +30,9 @@ from flintlog.bench.tasks import (
 from flintlog.store.model.encoded_batch import encoded_batch
 from flintlog.store.model.message import Message
 from flintlog.store.model.stored_message import Arrival
+from flintlog.store.open_store import open_store
 from flintlog.store.options.store_config import StoreConfig
-from flintlog.store.store import Store, open_store
+from flintlog.store.store import Store
 from flintlog.version import VERSION
 
 MOST_ARRIVALS = 4_000_000

@@ -50,8 +50,8 @@ from flintlog.pipeline.reading.rows import RowShape
 from flintlog.pipeline.rebuild import Mode, rebuild
 from flintlog.pipeline.session import get_session
 from flintlog.pipeline.tables.table_write import BUFFER_BYTES
+from flintlog.store.open_store import open_store
 from flintlog.store.options.store_config import StoreConfig
-from flintlog.store.store import open_store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -22,9 +22,9 @@ from flintlog.format.names import segment_name
 from flintlog.format.queue_entry import QueueEntry, encode_queue_entry
 from flintlog.kernel import Encoder, Tail
 from flintlog.store.model.message import Message
+from flintlog.store.open_store import open_store
 from flintlog.store.options.store_config import StoreConfig
 from flintlog.store.runtime.note_file import encode_note
-from flintlog.store.store import open_store
 
 TOPICS = 1_000
 QUEUES_A_TOPIC = 100

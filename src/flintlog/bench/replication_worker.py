@@ -32,8 +32,8 @@ from flintlog.replication.ledger.node.node import LedgerNode
 from flintlog.replication.loop_thread import LoopThread
 from flintlog.store.ledger.ledger_files import LedgerFiles
 from flintlog.store.model.message import Message
+from flintlog.store.open_store import open_store
 from flintlog.store.options.store_config import StoreConfig
-from flintlog.store.store import open_store
 
 GROUP: Final = "bench"
 TOPIC: Final = "BenchTopic"

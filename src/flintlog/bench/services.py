@@ -18,8 +18,9 @@ import msgspec
 
 from flintlog.bench.queues import QUEUES_A_TOPIC, TOPICS, make_many_queues, measure_queues
 from flintlog.store.model.message import Message
+from flintlog.store.open_store import open_store
 from flintlog.store.options.store_config import StoreConfig
-from flintlog.store.store import Store, open_store
+from flintlog.store.store import Store
 from flintlog.testing.clock import FakeClock
 
 QUICK_TOPICS: Final = 20

@@ -24,8 +24,8 @@ from flintlog.bench.process_tree import cpu_seconds
 from flintlog.errors import JobFailed
 from flintlog.pipeline.dispatch import dispatch
 from flintlog.store.model.message import Message
+from flintlog.store.open_store import open_store
 from flintlog.store.options.store_config import StoreConfig
-from flintlog.store.store import open_store
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -146,7 +146,7 @@ def look(store: Path, config: StoreConfig | None, output: Output) -> StoreFiles:
 
 def open_for_writing(store: Path, config: StoreConfig | None, output: Output, create: bool | None = None) -> Store:
     """Open a store with the sizes of its files; with `create` make one. None for commands that cannot make one."""
-    from flintlog.store.store import open_store
+    from flintlog.store.open_store import open_store
 
     try:
         fitting = look(store, config, output).config

@@ -4,14 +4,14 @@
         store.put(Message("orders", b"..."))
         store.get("orders", queue_id=0, offset=0).messages
 
-`engine.py` opens, runs and stops a store, `writable.py` has its puts, `readable.py` its reads. This module opens and
-closes stores, and has their services, topics, groups and consumers. Any thread may call any method.
+`open_store.py` checks the arguments, `engine.py` opens, runs and stops a store, `writable.py` has its puts,
+`readable.py` its reads. This module starts and closes stores, and has their services, topics, groups and consumers. Any
+thread may call any method.
 """
 
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -22,7 +22,6 @@ from flintlog.disk.load_medium import check_medium, load_medium
 from flintlog.disk.media.local import LocalMedium
 from flintlog.disk.media.medium import Medium
 from flintlog.disk.media.overlay import OverlayMedium
-from flintlog.disk.places import local_path
 from flintlog.errors import DamagedStore, InvalidConfig, NotLeading, StoreInUse
 from flintlog.store.consume.consumer import MAX_UNACKNOWLEDGED, Consumer
 from flintlog.store.consume.consumer_registry import Consumers
@@ -57,61 +56,48 @@ from flintlog.store.stats.store_stats import StoreStatsService
 log = logging.getLogger(__name__)
 
 
-def open_store(
-    path: str | os.PathLike[str],
-    config: StoreConfig | None = None,
+def start_store(
+    path: Path,
+    config: StoreConfig | None,
+    clock: Clock | Milliseconds | None,
+    medium: Medium | None,
+    progress: Progress | None,
     *,
-    clock: Clock | Milliseconds | None = None,
-    read_only: bool = False,
-    medium: Medium | None = None,
-    progress: Progress | None = None,
+    read_only: bool,
 ) -> Store:
-    """Open a store directory: load, recover, start. A directory that does not exist becomes an empty store.
-
-    `read_only` takes no lock and writes nothing: what has to be recovered is recovered in memory.
-
-    >>> import tempfile
-    >>> from flintlog import Message
-    >>> config = StoreConfig(mapped_file_size_commit_log=65536, max_hash_slot_num=100, max_index_num=400)
-    >>> with tempfile.TemporaryDirectory() as folder, open_store(folder, config) as store:
-    ...     receipt = store.put(Message("orders", b"42 pieces", tags="paid", keys=["o-17"]))
-    ...     [message.body for message in store.get("orders", queue_id=0, offset=0, filter="paid || shipped").messages]
-    [b'42 pieces']
-    """
+    """Read what the directory says about itself, load, recover and start; `open_store` has checked its arguments."""
     is_given = config is not None
     config = StoreConfig() if config is None else config
-    if not isinstance(config, StoreConfig):
-        raise InvalidConfig(f"a store is opened with a StoreConfig, not {type(config).__name__}")
-    _check_path(path)
-    path = local_path(path)
-    if progress is not None and not callable(progress):
-        raise InvalidConfig(f"progress is called with two numbers; {type(progress).__name__} cannot be")
     now_ms = as_milliseconds(clock)
     check_reading(now_ms)
     disk = _make_medium(config) if medium is None else check_medium(medium)
-    held = disk.stat(Path(path))
+    held = disk.stat(path)
     if held is not None and not held.is_directory:
         raise DamagedStore("this is a file, not a store's directory", path=path)
-    refuse_files_for_folders(StorePaths.of(Path(path), config), disk)
-    refuse_member_directory(Path(path), disk)
+    refuse_files_for_folders(StorePaths.of(path, config), disk)
+    refuse_member_directory(path, disk)
     if medium is None:
-        path = Path(path).absolute()  # the process may change its working directory
-    config = with_found_member(Path(path), config, disk, read_only=read_only)
-    noted = {} if is_given else load_options(StorePaths.of(Path(path), config), disk)
+        path = path.absolute()  # the process may change its working directory
+    config = with_found_member(path, config, disk, read_only=read_only)
+    noted = {} if is_given else load_options(StorePaths.of(path, config), disk)
     if DELAY_LEVELS in noted:  # without a configuration the store keeps its own levels
         config = config.with_changes(message_delay_level=noted[DELAY_LEVELS])
     if read_only:
         disk = OverlayMedium(disk)
     else:
-        finish_emptying(StorePaths.of(Path(path), config), disk)
-    engine = Engine(Path(path), config, disk, now_ms, read_only=read_only)
+        finish_emptying(StorePaths.of(path, config), disk)
+    engine = Engine(path, config, disk, now_ms, read_only=read_only)
     engine.figures.samples_itself = not isinstance(clock, TurnedClock)
     engine.open(progress)
-    store = Store(engine, Background(clock))
+    return _run(Store(engine, Background(clock)), engine)
+
+
+def _run(store: Store, engine: Engine) -> Store:
+    """Load the settings of an opened store and start its services."""
     try:
         store._load_config_folder()
-        if not read_only:
-            note_options(StorePaths.of(Path(path), config), config, disk)
+        if not engine.read_only:
+            note_options(engine.parts.paths, engine.config, engine.medium)
         store._start_services()
     except BaseException:
         for finding in store.recovery:  # the next opening does not find what this one has mended
@@ -119,20 +105,6 @@ def open_store(
         store.shutdown()
         raise
     return store
-
-
-def _check_path(path: object) -> None:
-    text = path.__fspath__() if isinstance(path, os.PathLike) else path
-    if not isinstance(text, str) or not text or "\0" in text or not _is_name_of_file(text):
-        raise InvalidConfig(f"a store's directory is a path, not {path!r:.80}")
-
-
-def _is_name_of_file(text: str) -> bool:
-    try:
-        os.fsencode(text)
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _make_medium(config: StoreConfig) -> Medium:

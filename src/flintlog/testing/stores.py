@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Final
 
 from flintlog.disk.media.medium import Medium
+from flintlog.store.open_store import open_store
 from flintlog.store.options.store_config import StoreConfig
 from flintlog.store.runtime.clock import Clock, Milliseconds
-from flintlog.store.store import Store, open_store
+from flintlog.store.store import Store
 
 SMALL_FILES: Final = StoreConfig(
     mapped_file_size_commit_log=1024 * 1024,

@@ -18,7 +18,7 @@ from flintlog.maintenance.repair.lost_records import LOST_PROPERTY
 from flintlog.maintenance.repair.repair import plan_repair, repair
 from flintlog.maintenance.verify.verify import verify
 from flintlog.store.dispatch import gap_filling
-from flintlog.store.store import open_store
+from flintlog.store.open_store import open_store
 
 Golden = Callable[[str], Path]
 TOPIC, QUEUE = "TopicTest", 1

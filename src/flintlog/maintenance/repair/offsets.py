@@ -77,7 +77,7 @@ def plan_reset(files: StoreFiles, group: str, topics: Iterable[str], time_ms: in
 
     Without topics, in all that the group has consumed.
     """
-    from flintlog.store.store import open_store
+    from flintlog.store.open_store import open_store
 
     offsets = load_offsets(files)
     with open_store(files.root, files.config, read_only=True) as store:

@@ -28,7 +28,7 @@ def settle(root: Path, config: StoreConfig, medium: Medium, *, is_guessed: bool)
     `is_guessed`: no configuration was named. Light queues are then enabled, because a store that has some would lose
     them otherwise, and one that has none is not changed by it. The offsets of groups stay in the file that had them.
     """
-    from flintlog.store.store import open_store
+    from flintlog.store.open_store import open_store
 
     quiet = config.with_changes(services=frozenset(), retention="off")
     if is_guessed:

@@ -34,11 +34,12 @@ from flintlog.pipeline.sink.sink_options import SinkOptions
 from flintlog.pipeline.sink.sink_rows import RowMessages, check_columns
 from flintlog.pipeline.sink.sink_staging import clear, clear_stale, folder_name, stage, staged
 from flintlog.store.model.message import Message
+from flintlog.store.open_store import open_store
 from flintlog.store.options.store_config import StoreConfig
 from flintlog.store.paths import StorePaths
 from flintlog.store.put.closed_batch import ClosedBatch, StagedMessages
 from flintlog.store.runtime.note_file import decode_json
-from flintlog.store.store import Store, open_store
+from flintlog.store.store import Store
 
 _METADATA_BYTES = 65536
 

@@ -35,8 +35,9 @@ from flintlog.replication.ha.metadata import POLL_S, MetadataFollower, handlers_
 from flintlog.replication.ha.slave import RECONNECT_S, HaSlave
 from flintlog.replication.loop_thread import LoopThread
 from flintlog.replication.status import NodeStatus, encode_status
+from flintlog.store.open_store import open_store
 from flintlog.store.options.store_config import StoreConfig
-from flintlog.store.store import Store, open_store
+from flintlog.store.store import Store
 
 log = logging.getLogger(__name__)
 

@@ -43,10 +43,11 @@ from flintlog.store.ledger.ledger_emptying import empty_member
 from flintlog.store.ledger.ledger_tail import body_check
 from flintlog.store.ledger.proposals import ProposalAnswer
 from flintlog.store.model.message import PutStatus
+from flintlog.store.open_store import open_store
 from flintlog.store.options.store_config import StoreConfig
 from flintlog.store.paths import StorePaths
 from flintlog.store.runtime.clock import Clock, Milliseconds
-from flintlog.store.store import Store, open_store
+from flintlog.store.store import Store
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,6 @@ The field gives name, type and default; `option(...)` gives RocketMQ's name, the
 
 from __future__ import annotations
 
-import difflib
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass
@@ -131,6 +130,8 @@ def read_options(owner: type[msgspec.Struct]) -> dict[str, Option]:
 
 def did_you_mean(name: str, known: Iterable[str]) -> str | None:
     """Advice on a misspelt option; None when no known name is similar."""
+    import difflib
+
     by_lower = {candidate.lower(): candidate for candidate in known}
     near = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.75)
     return f"did you mean {by_lower[near[0]]}?" if near else None

@@ -8,12 +8,10 @@ not go unnoticed.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
 
 from flintlog.errors import InvalidConfig
 from flintlog.store.options.ignored_options import why_ignored
@@ -60,6 +58,9 @@ _JAVA_TYPES: Mapping[str, tuple[str, int | None]] = {
 @cache
 def rocketmq_names() -> Mapping[str, Known]:
     """Every name that RocketMQ knows; if several classes have it, as the first declares it."""
+    import json
+    from importlib import resources
+
     text = resources.files("flintlog.store.options").joinpath("rocketmq_options.json").read_text("utf-8")
     known: dict[str, Known] = {}
     for owner, names in json.loads(text).items():

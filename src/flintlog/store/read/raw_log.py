@@ -9,7 +9,6 @@ power never restarts with a log that ends before its slave's.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from typing import Final
 
@@ -110,6 +109,8 @@ class RawLog:
 
     def digest(self, start: int, stop: int) -> str:
         """SHA-256 of a range, in hexadecimal."""
+        import hashlib
+
         if not self.start <= start <= stop <= self.end:
             raise InvalidOffset(f"the log holds {self.start} to {self.end}, not {start} to {stop}", offset=start)
         found = hashlib.sha256()
