@@ -289,7 +289,7 @@ class CommitLog(Log):
             with memoryview(cast(memoryview, tail.buffer)) as view:
                 view[tail.position : tail.position + len(blank)] = blank
             tail.position = tail.capacity
-        self._padding_bytes += room
+        self._padding_bytes += max(0, room)  # of a tail whose buffer was released nothing is left
 
     def _next_segment(self) -> Segment | None:
         try:
@@ -314,6 +314,10 @@ class CommitLog(Log):
     def _ready_tail(self) -> Tail:
         """The tail, its next pages ready to be written."""
         tail = self._tail
+        if tail.position >= tail.capacity and tail is not self._nothing:
+            # A put was interrupted after it had closed this segment. Its buffer may be released at any time.
+            self._roll()
+            tail = self._tail
         if tail.end >= self.fast_put.ready_until:
             segment = self.segments.last
             if segment is not None and segment.base == tail.base:
