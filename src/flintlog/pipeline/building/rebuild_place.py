@@ -82,7 +82,7 @@ class _Placing:
         index = self._index_tasks(readings.results)
         queued = [(self._plan, readings.results), (again, entries)]
         steps: list[Step] = [*index, *(task for each in queued for task in self._queue_tasks(*each, facts))]
-        built = self._order.run(run_step, [*steps, *self._finish_tasks(spans)], "build", "file or queue")
+        built = self._order.run(run_step, [*steps, *self._finish_tasks(spans)], "build", "file")
         queues = [each for each in built if isinstance(each, BuiltQueue)]
         self._check_keys(sum(each for each in built[: len(index)] if isinstance(each, int)), readings.results)
         staged = self._assemble(Path(self._plan.staged), Path(again.staged), serial)

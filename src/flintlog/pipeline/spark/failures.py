@@ -20,6 +20,7 @@ _CAUSE = re.compile(r"^(?:Caused by)?: [\w.$]+: (?=\S)", re.MULTILINE)
 _CONDITION = re.compile(r"^\[[A-Z0-9_.]+\] ")
 _SQL_STATE = re.compile(r" ?SQLSTATE: \w+;?")
 _MAX_CHARACTERS = 600
+_NOT_FOUND = "[DATA_SOURCE_NOT_FOUND] Failed to find the data source: flintlog."
 
 
 @contextmanager
@@ -40,7 +41,11 @@ def plain_errors(doing: str) -> Iterator[None]:
 
 
 def to_plain(error: Exception, doing: str) -> FlintlogError:
-    """The error to raise instead of one of Spark's."""
+    """The error to raise instead of one of Spark's.
+
+    >>> to_plain(Exception("[DATA_SOURCE_NOT_FOUND] Failed to find the data source: flintlog. Make sure"), "it").what
+    'Spark does not find the source flintlog'
+    """
     from pyspark.errors import AnalysisException, ParseException
 
     text = str(error)
@@ -49,6 +54,10 @@ def to_plain(error: Exception, doing: str) -> FlintlogError:
         kind = getattr(errors, ours[1], None)
         if isinstance(kind, type) and issubclass(kind, FlintlogError):
             return kind(ours[2].strip()[:_MAX_CHARACTERS])
+    if _NOT_FOUND in text:
+        return InvalidConfig(
+            "Spark does not find the source flintlog", advice="install flintlog in Spark's Python, before Spark starts"
+        )
     if isinstance(error, (AnalysisException, ParseException)):
         return InvalidConfig(first_sentence(text))
     return JobFailed(f"{doing} failed: {first_sentence(text)}")
