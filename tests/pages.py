@@ -138,9 +138,11 @@ class PageRun:
 
         shims = self._folder.parent / f"{self._folder.name}-bin"
         shims.mkdir(exist_ok=True)
-        program = shims / "flintlog"
-        program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m flintlog.cli.main "$@"\n')
-        program.chmod(0o755)
+        submit = Path(sys.executable).with_name("spark-submit")
+        programs = {"flintlog": (sys.executable, "-m", "flintlog.cli.main"), "python": (sys.executable,)}
+        for name, command in {**programs, "spark-submit": (str(submit),)}.items():
+            (shims / name).write_text(f'#!/bin/sh\nexec {shlex.join(command)} "$@"\n')
+            (shims / name).chmod(0o755)
         monkeypatch.setattr(flintlog, "open_store", with_small_files)
         monkeypatch.chdir(self._folder)
         monkeypatch.setenv("PATH", f"{shims}{os.pathsep}{os.environ['PATH']}")
@@ -198,7 +200,7 @@ class PageRun:
             stderr=subprocess.STDOUT,
             text=True,
             check=False,
-            timeout=100,
+            timeout=300,
         )
         return done.stdout, done.returncode
 

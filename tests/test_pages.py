@@ -9,7 +9,9 @@ import pytest
 from tests.pages import ROOT, Golden, PageRun, is_as_shown, read_blocks
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs" / "guides").glob("*.md"))]
-ON_SPARK = frozenset({"pipeline.md", "history.md", "lakehouse.md", "object-storage.md"})
+ON_SPARK = frozenset(
+    {"README.md", "pipeline.md", "history.md", "lakehouse.md", "notebook.md", "object-storage.md", "spark-submit.md"}
+)
 MOST_NOT_RUN = 8
 
 

@@ -43,6 +43,8 @@ CONTENTS = {
         "docs/guides/history",
         "docs/guides/rescue",
         "docs/guides/lakehouse",
+        "docs/guides/notebook",
+        "docs/guides/spark-submit",
         "docs/guides/object-storage",
         "docs/guides/replicate",
         "docs/services",

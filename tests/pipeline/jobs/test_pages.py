@@ -8,17 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.pages import ROOT, Golden, PageRun
+from tests.pages import Golden, PageRun
+from tests.test_pages import ON_SPARK
+from tests.test_pages import PAGES as ALL
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-PAGES = [
-    ROOT / "docs" / "pipeline.md",
-    ROOT / "docs" / "guides" / "history.md",
-    ROOT / "docs" / "guides" / "lakehouse.md",
-    ROOT / "docs" / "guides" / "object-storage.md",
-]
+PAGES = [page for page in ALL if page.name in ON_SPARK]
 
 
 @pytest.fixture
@@ -37,4 +34,5 @@ def empty_home(spark_home: Path) -> Iterator[Path]:
 def test_what_a_page_shows_happens(
     page: Path, spark: SparkSession, empty_home: Path, monkeypatch: pytest.MonkeyPatch, golden: Golden
 ) -> None:
+    monkeypatch.setenv("CLUSTER", "local[2]")  # a real one: tests/pipeline/spark/test_session.py
     PageRun(page, empty_home, monkeypatch, golden).run()

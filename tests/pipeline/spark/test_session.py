@@ -7,18 +7,17 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyspark
 import pytest
-from tests.pipeline.building.test_rebuild import files
+from tests.pages import Golden, PageRun, is_as_shown, read_blocks
 from tests.pipeline.cluster import Cluster, command, descendants
-from tests.pipeline.conftest import COUNT, fill
+from tests.pipeline.conftest import small_config
 
-from flintlog import InvalidConfig
+from flintlog import InvalidConfig, Message, open_store
 from flintlog.pipeline.session import ARROW_OPTIONS, choose_settings, get_session
 from flintlog.pipeline.spark.configured import parse_environment
 from flintlog.pipeline.submit import main as write_script
@@ -142,36 +141,81 @@ def test_the_environment_is_read_as_spark_reads_it(tmp_path: Path) -> None:
 # ---------------------------------------------------------------------- jobs by spark-submit
 
 
-def test_the_file_for_spark_submit_runs_a_job(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_file_for_spark_submit_ends_with_the_exit_code_of_its_job(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """That it runs a job is shown by docs/guides/spark-submit.md."""
     write_script([])
     write_script(["--out", str(tmp_path / "flintlog_job.py")])
     assert (tmp_path / "flintlog_job.py").read_text() == capsys.readouterr().out
-    store = fill(tmp_path / "store")
-    question = "select count(*) as messages from messages"
-    submit = [SUBMIT, "--master", "local[1]", "flintlog_job.py"]
-    done = run([*submit, "sql", str(store), question, "-o", "json"], tmp_path)
+    done = run([SUBMIT, "--master", "local[1]", "flintlog_job.py", "sql", "nowhere", "select 1"], tmp_path)
+    assert done.returncode == 3, done.stderr[-5000:]
+    assert done.stdout.startswith("flintlog: damaged-store: there is no store here [nowhere]")
+
+
+def readme_on_spark() -> tuple[str, str]:
+    """The README's lines on Spark, and what they print."""
+    blocks = read_blocks((ROOT / "README.md").read_text("utf-8"))
+    ours = [place for place, block in enumerate(blocks) if block.language == "python" and "spark" in block.code]
+    assert ours
+    return "".join(blocks[place].code for place in ours), "".join(blocks[place + 1].code for place in ours)
+
+
+def submit_readme(master: str, work: Path, environment: Mapping[str, str]) -> None:
+    """Submit the README's lines as a script, over the store that its first lines make."""
+    lines, shown = readme_on_spark()
+    with open_store(work / "orders-store", small_config()) as store:
+        store.put(Message("orders", b"42 pieces", tags="paid", keys=["o-17"]))
+    (work / "script.py").write_text(lines + "print('master:', spark.sparkContext.master)\n")
+    done = subprocess.run(
+        [SUBMIT, "--master", master, "script.py"], env=environment, cwd=work, capture_output=True, text=True,
+        timeout=TIMEOUT_S, check=False,
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr[-5000:]
-    assert json.loads(done.stdout) == [{"messages": COUNT}]
-    assert run([*submit, "sql", str(tmp_path / "nowhere"), question], tmp_path).returncode == 3
+    assert is_as_shown(f"{shown}master: {master}\n", done.stdout), done.stdout
+
+
+def test_the_readme_s_lines_on_spark_run_in_a_submitted_script(tmp_path: Path) -> None:
+    submit_readme("local[2]", tmp_path, environment(tmp_path))
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1500)
-def test_a_submitted_job_runs_on_the_executors_of_a_cluster(cluster: Cluster, tmp_path: Path) -> None:
-    count = 3000
-    store = fill(tmp_path / "store", count)
-    write_script(["--out", str(tmp_path / "flintlog_job.py")])
-    job = ["flintlog_job.py", "rebuild", str(store), "--into", str(tmp_path / "rebuilt"), "-o", "json"]
-    with (tmp_path / "out").open("w") as out, (tmp_path / "err").open("w") as err:
-        process = subprocess.Popen(
-            [SUBMIT, "--master", cluster.master, *job], env=cluster.environment(), cwd=tmp_path, stdout=out, stderr=err
-        )
-        workers: set[int] = set()
-        while process.poll() is None:
+def test_the_readme_s_lines_on_spark_run_on_a_cluster(cluster: Cluster, tmp_path: Path) -> None:
+    submit_readme(cluster.master, tmp_path, cluster.environment())
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1500)
+def test_the_guide_s_job_runs_on_the_executors_of_a_cluster_with_the_flintlog_that_it_ships(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, golden: Golden
+) -> None:
+    for name in [name for name in os.environ if name.startswith(("SPARK_", "PYSPARK_"))]:
+        monkeypatch.delenv(name)
+    for name, value in {**cluster.environment(), "CLUSTER": cluster.master}.items():
+        monkeypatch.setenv(name, value)
+    is_over, seen = threading.Event(), set[str]()
+
+    def look() -> None:
+        while not is_over.wait(0.05):
             for executor in cluster.executors():
-                workers |= {each for each in descendants(executor) if "pyspark.daemon" in command(each)}
-            time.sleep(0.05)
-    assert process.returncode == 0, (tmp_path / "err").read_text()[-5000:]
-    assert workers, "no executor ran a Python worker"
-    assert json.loads((tmp_path / "out").read_text())["record_count"] == count
-    assert files(tmp_path / "rebuilt", "consumequeue") == files(store, "consumequeue")
+                workers = [each for each in descendants(executor) if "pyspark.daemon" in command(each)]
+                seen.update(variable(each, "PYTHONPATH").rpartition(os.pathsep)[2] for each in workers)
+
+    looking = threading.Thread(target=look)
+    looking.start()
+    try:
+        PageRun(ROOT / "docs" / "guides" / "spark-submit.md", tmp_path, monkeypatch, golden).run()
+    finally:
+        is_over.set()
+        looking.join()
+    assert seen == {"packages"}, "the Python workers of executors, and where they look for flintlog"
+
+
+def variable(process: int, name: str) -> str:
+    """A variable in the environment of another process; empty if there is none, or no such process."""
+    try:
+        found = Path(f"/proc/{process}/environ").read_bytes().decode().split("\0")
+    except OSError:
+        return ""
+    return next((each.partition("=")[2] for each in found if each.startswith(f"{name}=")), "")
