@@ -6,6 +6,9 @@
                                     what was spilled ─────────────────────▶ index, extensions, batch queues, synced
     serves what was published ◀──── journal                         ◀────── where they end now
 
+A Connect server would run the function of a stream's batches in its own process, which does not hold the claim. So in
+a Connect session there is no stream: this process plans each batch, and runs its tasks like those of any other job.
+
 The driver writes no byte of queues or index. It publishes each batch by a frame in the journal (`dispatch_driver.py`).
 Only the journal says how far dispatch has come (docs/dispatch.md): Spark's checkpoint is a temporary directory. When
 the store wants its files, to open, to stop or to delete queues, the stream is stopped and the claim released;
@@ -19,6 +22,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -28,9 +32,9 @@ from flintlog.errors import DamagedStore, FlintlogError, InvalidConfig, JobFaile
 from flintlog.pipeline.building.dispatch_core import MAX_BATCH_BYTES
 from flintlog.pipeline.building.dispatch_driver import DispatchDriver
 from flintlog.pipeline.building.dispatch_ordered import Applied, OrderedTask
-from flintlog.pipeline.building.dispatch_tasks import Derived
+from flintlog.pipeline.building.dispatch_tasks import Derived, derive_group, plan_groups
 from flintlog.pipeline.spark.failures import plain_errors, to_plain
-from flintlog.pipeline.spark.tasks import Refusal, attempt_name, is_connect, parallelism, run_tasks
+from flintlog.pipeline.spark.tasks import Refusal, attempt_name, count_of, is_connect, parallelism, run_tasks
 from flintlog.store.dispatch.external.dispatch_claim import is_wanted, load_owner
 from flintlog.store.options.store_config import StoreConfig
 from flintlog.store.paths import StorePaths
@@ -93,8 +97,6 @@ def dispatch(
     if interval_s <= 0 or max_bytes <= 0:
         raise InvalidConfig("interval_s and max_bytes are more than 0")
     root = local_path(store).absolute()
-    if is_connect(spark):  # a server would publish the batches in a process of its own, which has no claim
-        raise InvalidConfig("dispatch needs a classic Spark session", advice="not one of Spark Connect")
     job = _Dispatch(spark, root, config or StoreConfig(), stop or threading.Event(), progress)
     job.interval_s, job.max_bytes, job.is_once = interval_s, max_bytes, once
     return job.run()
@@ -163,6 +165,8 @@ class _Dispatch:
         if self.is_once and target <= driver.progress.end:
             return True
         batches = _Batches(driver, self._report)
+        if is_connect(self._spark):
+            return self._loop(driver, batches, target)
         query = self._start(driver, batches)
         try:
             while not self._wait(query, driver, batches):
@@ -172,6 +176,30 @@ class _Dispatch:
         finally:
             batches.close()
             query.stop()
+
+    def _loop(self, driver: DispatchDriver, batches: _Batches, target: int) -> bool:
+        """The same without a stream: one batch after another, in this thread."""
+        while not self._stop.is_set() and not driver.is_wanted:
+            before = driver.progress.end
+            with plain_errors("dispatch"):
+                self._run_batch(driver, batches)
+            if self._progress is not None:
+                self._show(driver, self._progress)
+            if self.is_once and driver.progress.end >= target:
+                return True
+            if driver.progress.end == before:
+                self._stop.wait(self.interval_s)
+        return self._stop.is_set()
+
+    def _run_batch(self, driver: DispatchDriver, batches: _Batches) -> None:
+        readable, start = driver.readable(), driver.progress.end
+        if readable is None or readable.end <= start:
+            return
+        stop = min(readable.end, start + self.max_bytes)
+        groups = plan_groups(driver.plan, start, stop, cores=self._cores)
+        splits = count_of(sum(len(group.tasks) for group in groups), "split")
+        doing = f"dispatch: read {splits} in {count_of(stop - start, 'byte')} of {self._paths.root}"
+        batches.publish([*chain.from_iterable(run_tasks(self._spark, derive_group, groups, doing=doing))])
 
     def _wait(self, query: StreamingQuery, driver: DispatchDriver, batches: _Batches) -> bool:
         """Wait a moment while the stream runs; returns whether it has to end."""
@@ -216,12 +244,12 @@ class _Batches:
         self._is_closed = False
 
     def take(self, frame: DataFrame, _number: int) -> None:
-        """Publish the results of one batch's tasks."""
+        """Publish a batch of the stream, unless it was closed."""
         try:
             found = [pickle.loads(row.derived) for row in frame.collect()]
             with self._lock:
                 if not self._is_closed:
-                    self._publish(found)
+                    self.publish(found)
         except Exception as error:  # noqa: BLE001 - whatever it is, it ends the job
             if self._is_closed:
                 return  # the stream was stopped in the middle of the batch; Spark's error says only that
@@ -229,7 +257,8 @@ class _Batches:
             # Short, because Spark searches the text of this error, and a long text breaks its search.
             raise JobFailed("dispatch failed") from None
 
-    def _publish(self, found: list[Derived | Refusal]) -> None:
+    def publish(self, found: list[Derived | Refusal]) -> None:
+        """Publish the results of one batch's tasks, or raise the first error among them."""
         for each in found:
             if isinstance(each, Refusal):
                 raise each.error()

@@ -10,14 +10,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.pipeline.building.test_dispatch import job
+from tests.pipeline.building.test_dispatch_tasks import DENSE, all_queues, dense_twin, put_dense
 from tests.pipeline.building.test_rebuild import files
 from tests.pipeline.conftest import COUNT, small_config
 from tests.pipeline.connect import environment, running_server
 from tests.pipeline.spark.test_tasks import make_fill_the_disk, make_own_task
+from tests.store.dispatch.test_external_dispatch import EXTERNAL, derived, embedded_twin, put
 
-from flintlog.errors import DiskFull, InvalidConfig
+from flintlog import Message, open_store
+from flintlog.errors import DiskFull, InvalidConfig, WrongFileSize
 from flintlog.pipeline.compact import compact
-from flintlog.pipeline.dispatch import dispatch
+from flintlog.pipeline.dispatch import DispatchReport, dispatch
 from flintlog.pipeline.export import export
 from flintlog.pipeline.rebuild import rebuild
 from flintlog.pipeline.replay import replay
@@ -168,9 +172,41 @@ def test_compact(remote: SparkSession, store: Path, tmp_path: Path) -> None:
     assert (done.messages, done.rows) == (COUNT, len([number for number in range(COUNT) if number % 4]))
 
 
-def test_dispatch_is_refused_by_name(remote: SparkSession, tmp_path: Path) -> None:
-    with pytest.raises(InvalidConfig, match="dispatch needs a classic Spark session"):
-        dispatch(remote, tmp_path)
+def test_dispatch_until_it_is_stopped_while_the_store_is_opened_again(remote: SparkSession, tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    store = open_store(root, DENSE)
+    with job(remote, root, DENSE) as ended:
+        put_dense(store, 40, 0)
+        store.wait_dispatched()
+        assert [message.body for message in store.query("orders", "k5", 0, 2**62, 9)] == [b"5"]
+        store.shutdown()
+        with open_store(root, DENSE) as store:  # the job gives the files up, and goes on
+            put_dense(store, 40, 40)
+            store.wait_dispatched()
+            store.put(Message("orders", b"rest")).check()
+    (report,) = ended
+    assert isinstance(report, DispatchReport), report
+    assert report.start_count >= 2
+    assert report.serial_count == 0, report.serial_because
+    assert not remote.streams.active
+    assert all_queues(root) == dense_twin(root, tmp_path / "twin")
+
+
+def test_dispatch_once_in_small_batches(remote: SparkSession, tmp_path: Path) -> None:
+    root, counts = tmp_path / "store", list[tuple[int, int]]()
+    with open_store(root, EXTERNAL) as store:
+        put(store, 100)
+        report = dispatch(
+            remote, root, config=EXTERNAL, once=True, max_bytes=5000, progress=lambda *c: counts.append(c)
+        )
+        assert (report.log_start, report.log_end) == (0, store.max_physical_offset)
+        assert (report.record_count, report.serial_count) == (100, 0), report.serial_because
+        assert report.batch_count == len(counts) >= 3
+        assert counts[-1] == (report.byte_count, store.max_physical_offset)
+        assert dispatch(remote, root, config=EXTERNAL, once=True).batch_count == 0
+        with pytest.raises(WrongFileSize):
+            dispatch(remote, root, once=True)
+    assert derived(root) == embedded_twin(root, tmp_path / "twin")
 
 
 def test_report(remote: SparkSession, store: Path) -> None:

@@ -14,13 +14,12 @@ import pickle
 from base64 import b64decode, b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
 from flintlog.disk.media.local import LocalMedium
-from flintlog.pipeline.building.dispatch_tasks import TASK_BYTES, DispatchPlan, RangeTask, derive_range, plan_ranges
+from flintlog.pipeline.building.dispatch_tasks import DispatchPlan, RangeGroup, derive_group, plan_groups
 from flintlog.store.dispatch.external.dispatch_claim import newest_name
 from flintlog.store.dispatch.external.dispatch_journal import ReadableEndFile
 
@@ -67,10 +66,10 @@ class DispatchSource(DataSource):
 
 
 class RangePartition(InputPartition):
-    """The work of one Spark task: neighbouring splits, several if the log's files are small; and the claim's name."""
+    """The work of one Spark task."""
 
-    def __init__(self, claim: str, tasks: Sequence[RangeTask]) -> None:
-        super().__init__((claim, tuple(tasks)))
+    def __init__(self, group: RangeGroup) -> None:
+        super().__init__(group)
 
 
 class DispatchReader(DataSourceStreamReader):
@@ -95,17 +94,12 @@ class DispatchReader(DataSourceStreamReader):
 
     def partitions(self, start: Position, end: Position) -> Sequence[InputPartition]:
         self._last = end
-        asked, stop = self._asked, end["end"]
+        plan = self._asked.plan
+        plan = replace(plan, claim=newest_name(plan.claim, plan.paths.dispatch, LocalMedium()))
         is_record = bool(start["is_record"])
-        paths = asked.plan.paths
-        tasks = plan_ranges(paths, LocalMedium(), start["end"], stop, cores=asked.cores, is_record=is_record)
-        count = min(len(tasks), max(asked.cores, -(-(stop - start["end"]) // TASK_BYTES)))
-        cuts = [len(tasks) * number // count for number in range(count + 1)] if tasks else [0]
-        claim = newest_name(asked.plan.claim, paths.dispatch, LocalMedium())
-        return [RangePartition(claim, tasks[first:after]) for first, after in pairwise(cuts)]
+        groups = plan_groups(plan, start["end"], end["end"], cores=self._asked.cores, is_record=is_record)
+        return [RangePartition(group) for group in groups]
 
     def read(self, partition: InputPartition) -> Iterator[tuple[bytes]]:
-        claim, tasks = partition.value
-        plan = replace(self._asked.plan, claim=claim)
-        for task in tasks:
-            yield (pickle.dumps(derive_range(plan, task)),)
+        for derived in derive_group(partition.value):
+            yield (pickle.dumps(derived),)

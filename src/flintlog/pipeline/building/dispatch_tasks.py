@@ -11,6 +11,7 @@ outlives its driver stops before its next piece, and no other dispatcher starts 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -60,6 +61,13 @@ class RangeTask:
     start: int | None
 
 
+class RangeGroup(NamedTuple):
+    """The work of one Spark task: neighbouring splits, several if the log's files are small."""
+
+    plan: DispatchPlan
+    tasks: tuple[RangeTask, ...]
+
+
 class Derived(NamedTuple):
     """The result of one split."""
 
@@ -83,6 +91,14 @@ def plan_ranges(
     ]
 
 
+def plan_groups(plan: DispatchPlan, start: int, stop: int, *, cores: int, is_record: bool = True) -> list[RangeGroup]:
+    """The same in groups, one for each Spark task."""
+    tasks = plan_ranges(plan.paths, LocalMedium(), start, stop, cores=cores, is_record=is_record)
+    count = min(len(tasks), max(cores, -(-(stop - start) // TASK_BYTES)))
+    cuts = [len(tasks) * number // count for number in range(count + 1)] if tasks else [0]
+    return [RangeGroup(plan, tuple(tasks[first:after])) for first, after in pairwise(cuts)]
+
+
 def _folders(paths: StorePaths) -> tuple[Path, ...]:
     return tuple(dict.fromkeys((*paths.commit_logs, *paths.read_only_commit_logs)))
 
@@ -94,3 +110,8 @@ def derive_range(plan: DispatchPlan, task: RangeTask) -> Derived | Refusal:
             return Derived(task.planned.split, derive_split(plan.build, task.planned, task.start, check))
     except FlintlogError as error:
         return Refusal(type(error), error.what, error.path, error.offset, error.advice)
+
+
+def derive_group(group: RangeGroup) -> list[Derived | Refusal]:
+    """The tasks of a group, one after another."""
+    return [derive_range(group.plan, task) for task in group.tasks]
