@@ -101,12 +101,12 @@ def ask(store: Store, question: Question) -> Answer:
     """The answer of a store of ours."""
     match question:
         case KeyQuestion(topic, key, begin, end, max_num, index_type):
-            found = store.query(topic, key, begin=begin, end=end, max_count=max_num, index_type=index_type)
+            found = store.query(topic, key, begin=begin, end=end, max_count=max_num, index_type=index_type, exact=False)
             return KeyAnswer([message.physical_offset for message in found])
         case TimeQuestion(topic, queue_id, timestamp, boundary):
             return TimeAnswer(store.offset_at(topic, queue_id, timestamp, boundary=boundary.lower()))
         case GetQuestion(topic, queue_id, offset, max_num, tags):
-            page = store.get(topic, queue_id=queue_id, offset=offset, max_count=max_num, filter=tags)
+            page = store.get(topic, queue_id=queue_id, offset=offset, max_count=max_num, filter=tags, exact=False)
             offsets = [message.physical_offset for message in page.messages]
             return GetAnswer(page.status.name, page.next_offset, page.min_offset, page.max_offset, offsets)
 

@@ -47,8 +47,9 @@ SIGNATURES: dict[Callable[..., object], str] = {
     Store.aput: "(self, message, *, check=True)",
     Store.aput_batch: "(self, messages, *, check=True)",
     Store.wait_dispatched: "(self)",
-    Store.get: "(self, topic, queue_id, offset, max_count=32, filter=None, max_bytes=134217728, *, group=None)",
-    Store.query: "(self, topic, key, begin=0, end=9223372036854775807, max_count=None, index_type=None)",
+    Store.get: "(self, topic, queue_id, offset, max_count=32, filter=None, max_bytes=134217728, *, group=None, "
+    "exact=True)",
+    Store.query: "(self, topic, key, begin=0, end=9223372036854775807, max_count=None, index_type=None, *, exact=True)",
     Store.message_at: "(self, physical_offset)",
     Store.message_by_id: "(self, message_id)",
     Store.offset_at: "(self, topic, queue_id, timestamp_ms, boundary='lower')",

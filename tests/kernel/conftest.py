@@ -85,6 +85,7 @@ def write_log() -> Write:
 
 TOPICS = ("TopicA", "b", "SCHEDULE_TOPIC_XXXX", "日志-主题", "t" * 127, "t" * 128, "é" * 120, "%RETRY%group")
 TEXTS = ("", "a", "TagA", "k1 k2", " x  y ", "ключ", "😀 smile", "polygenelubricants", "0A01020300002A9F" * 2, "v" * 70)
+KEYS = tuple(text for text in TEXTS if " " not in text)
 NAMES = ("UNIQ_KEY", "WAIT", "DELAY", "INNER_MULTI_DISPATCH", "INNER_MULTI_QUEUE_OFFSET", "region", "имя", "😀", "x")
 HOSTS = (None, "10.1.2.3:4321", "[::1]:1", "[2001:db8::5]:65535", "[fe80::1:0:0:1]:0", "255.255.255.255:65535")
 LEVELS = ("1", "3", "99", "-1", "+2", "0", "x", "٣", "2147483648", "0" * 70)
@@ -100,7 +101,7 @@ def random_note() -> Callable[[random.Random], Note]:
             rng.randbytes(rng.choice((0, 1, 15, 16, 17, 63, 64, 100, 300))),
             rng.choice(TOPICS),
             tags=rng.choice((None, *TEXTS)),
-            keys=[rng.choice(TEXTS) for _ in range(rng.randrange(4))],
+            keys=[rng.choice(KEYS) for _ in range(rng.randrange(4))],
             properties=rng.choice((None, properties)),
             queue_id=rng.randrange(3),
             flag=rng.randrange(-(1 << 31), 1 << 31),

@@ -94,7 +94,7 @@ def merged_properties(message: MessageFields) -> dict[str, str]:
         if isinstance(message.keys, str):
             raise InvalidMessage("keys is a sequence of texts, not one text", advice='write keys=["one"]')
         try:
-            merged[KEYS] = KEY_SEPARATOR.join(_text("a key", key) for key in message.keys)
+            merged[KEYS] = KEY_SEPARATOR.join(map(_key, message.keys))
         except TypeError:
             raise InvalidMessage(f"keys is a sequence of texts, not {type(message.keys).__name__}") from None
     for name, value in _pairs(message.properties):
@@ -102,6 +102,16 @@ def merged_properties(message: MessageFields) -> dict[str, str]:
             raise InvalidMessage(f"{name} is given twice: as an argument and in properties")
         merged[name] = value
     return merged
+
+
+def _key(key: str) -> str:
+    text = _text("a key", key)
+    if KEY_SEPARATOR in text:  # it would be stored as several keys, and never be found
+        raise InvalidMessage(
+            f"a key holds a space, which separates keys: {text[:80]!a}",
+            advice="give each word as a key of its own, or use another character",
+        )
+    return text
 
 
 def _pairs(properties: Mapping[str, str] | None) -> Iterator[tuple[str, str]]:

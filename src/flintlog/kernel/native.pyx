@@ -34,7 +34,7 @@ from cpython.object cimport PyObject
 from libc.errno cimport EINTR, errno
 from libc.stdint cimport INT32_MAX, INT32_MIN, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
-from libc.string cimport memcmp, memcpy, memset
+from libc.string cimport memchr, memcmp, memcpy, memset
 from posix.types cimport off_t
 
 from flintlog.errors import FormatError, InvalidMessage, StoreClosed

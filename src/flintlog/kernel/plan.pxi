@@ -238,6 +238,8 @@ cdef inline bint plan_keys(PyObject *keys, Plan *plan) noexcept:
     for i in range(plan.key_count):
         if not text_of(plan.keys[i], &text) or has_separator(text.at, text.size):
             return False
+        if memchr(text.at, c" ", text.size) != NULL:  # the reference kernel refuses it, and says why
+            return False
         size += text.size
     if size > MAX_PROPERTIES_SIZE:
         return False

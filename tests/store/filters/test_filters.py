@@ -59,7 +59,7 @@ def test_all_messages(expression: str | None) -> None:
     everything = TagFilter(expression)
     assert everything.codes is None
     assert everything.matches_entry(0, None) and everything.matches_entry(string_hash("x"), None)
-    assert everything.matches_text(None)
+    assert everything.matches_message(Stored({}))
 
 
 def test_an_expression_of_blanks_matches_only_entries_without_a_code() -> None:
@@ -87,12 +87,14 @@ def test_a_tag_matches_the_entry_of_its_own_hash(tag: str, high: int) -> None:
         assert wanted.matches_entry((code & 0xFFFFFFFF) + (high << 32), None)
 
 
-def test_the_store_leaves_the_text_to_the_consumer() -> None:
+def test_the_text_of_a_tag_decides_unless_the_raw_answer_is_wanted() -> None:
     # "Aa" and "BB" share a hash
-    wanted = TagFilter("Aa")
-    assert wanted.matches_entry(string_hash("BB"), None)
-    assert wanted.matches_message(Stored({"TAGS": "BB"}))
-    assert wanted.matches_text("Aa") and not wanted.matches_text("BB") and not wanted.matches_text(None)
+    wanted, raw = TagFilter("Aa"), TagFilter("Aa", exact=False)
+    assert wanted.matches_entry(string_hash("BB"), None) and raw.matches_entry(string_hash("BB"), None)
+    messages = [Stored({"TAGS": "Aa"}), Stored({"TAGS": "BB"}), Stored({})]
+    assert [wanted.matches_message(message) for message in messages] == [True, False, False]
+    assert all(map(raw.matches_message, messages))
+    assert wanted != raw == as_filter("Aa", exact=False)
 
 
 def test_what_a_caller_means() -> None:

@@ -110,6 +110,8 @@ def test_a_topic_that_cannot_be_a_directory(store: Store, topic: str) -> None:
         Message("orders", BODY, tags="paid", properties={"TAGS": "paid"}),
         Message("orders", BODY, keys=["k"], properties={"KEYS": "k"}),
         Message("orders", BODY, keys="one"),
+        Message("orders", BODY, keys=["o-17", "two words"]),
+        Message("orders", BODY, keys=[" "]),
         Message("orders", BODY, keys=[7]),  # type: ignore[list-item]
         Message("orders", BODY, queue_id=-1),
         Message("orders", BODY, queue_id=1 << 31),

@@ -43,11 +43,12 @@ def case(request: pytest.FixtureRequest, golden: Callable[[str], Path], tmp_path
 def answer(store: Store, ask: Line) -> Line:
     topic = ask["topic"]
     if ask["kind"] == "key":
-        found = store.query(topic, ask["key"], ask["begin"], ask["end"], ask["maxNum"], ask["indexType"])
+        asked = (ask["key"], ask["begin"], ask["end"], ask["maxNum"], ask["indexType"])
+        found = store.query(topic, *asked, exact=False)
         return {"physicalOffsets": [message.physical_offset for message in found]}
     if ask["kind"] == "time":
         return {"queueOffset": store.offset_at(topic, ask["queueId"], ask["timestamp"], ask["boundary"])}
-    page = store.get(topic, ask["queueId"], ask["offset"], ask["maxNum"], ask["filter"])
+    page = store.get(topic, ask["queueId"], ask["offset"], ask["maxNum"], ask["filter"], exact=False)
     return {
         "status": page.status.name,
         "nextBeginOffset": page.next_offset,

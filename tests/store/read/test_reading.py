@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,7 +13,8 @@ from tests.store.small_store import ASYNC, bodies, read_all
 
 from flintlog import DamagedRecord, GetStatus, Message, Sql92, Store, StoredMessage, open_store
 from flintlog.disk.faulty.faulty_disk import FaultyMedium
-from flintlog.errors import StoreClosed
+from flintlog.errors import InvalidConfig, StoreClosed
+from flintlog.format.java import string_hash
 from flintlog.store.log.segment_bytes import held
 from flintlog.testing import FakeClock
 
@@ -59,6 +61,27 @@ def test_a_filter_by_tags_and_one_by_sql(store: Store) -> None:
     by_sql = store.get("orders", 0, 0, filter=Sql92("amount > 30 AND region = 'us'"))
     assert bodies(by_sql.messages) == [b"36", b"42", b"48", b"54"]
     assert len(store.get("orders", 0, 0, filter="*")) == 20
+
+
+def test_tags_and_keys_that_share_a_hash_are_kept_apart() -> None:
+    assert string_hash("Aa") == string_hash("BB") and string_hash("same#Aa") == string_hash("same#BB")
+    with open_store(ROOT, ASYNC, medium=FaultyMedium()) as store:
+        for name in ("Aa", "BB", "Aa", "BB", "BB", "BB", "BB"):
+            store.put(Message("same", name.encode(), tags=name, keys=[name, name]))
+        store.wait_dispatched()
+        page, raw = (store.get("same", 0, 0, filter="Aa", exact=exact) for exact in (True, False))
+        assert (bodies(page.messages), page.status, page.next_offset) == ([b"Aa", b"Aa"], GetStatus.FOUND, 7)
+        assert (len(raw.messages), raw.status, raw.next_offset) == (7, GetStatus.FOUND, 7)
+        rest = store.get("same", 0, 3, filter="Aa")
+        assert (rest.messages, rest.status, rest.next_offset) == ([], GetStatus.NO_MATCHED_MESSAGE, 7)
+        for kind in (None, "T"):
+            assert bodies(store.query("same", "Aa", index_type=kind)) == [b"Aa", b"Aa"]
+            newest = store.query("same", "Aa", max_count=1, index_type=kind)
+            assert [message.queue_offset for message in newest] == [2], "four newer ones share the hash"
+            assert set(bodies(store.query("same", "Aa", index_type=kind, exact=False))) == {b"Aa", b"BB"}
+        for ask in (partial(store.get, "same", 0, 0, filter="Aa"), partial(store.query, "same", "Aa")):
+            with pytest.raises(InvalidConfig, match="exact is True or False, not 'no'"):
+                ask(exact="no")  # type: ignore[arg-type]
 
 
 def test_a_filter_of_ones_own(store: Store) -> None:

@@ -147,7 +147,7 @@ def _matcher(tag: str | None, key: str | None, where: str | None) -> Matches:
     condition = None if where is None else Sql92(where, strict=True)
 
     def matches(message: StoredMessage) -> bool:
-        if tags is not None and not tags.matches_text(message.tags):
+        if tags is not None and not tags.matches_message(message):
             return False
         if key is not None and key not in message.keys and key != message.uniq_key:
             return False

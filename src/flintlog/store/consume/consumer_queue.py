@@ -24,7 +24,7 @@ from flintlog.format.properties import (
     RETRY_TOPIC,
 )
 from flintlog.format.topics import RETRY_PREFIX
-from flintlog.store.filters.tags import MessageFilter, TagFilter
+from flintlog.store.filters.tags import MessageFilter
 from flintlog.store.model.stored_message import GetStatus, Page, StoredMessage
 from flintlog.store.settings.consumer_offsets import offset_key
 
@@ -197,14 +197,10 @@ class ConsumerQueue:
             if page.next_offset - start == len(messages)
             else [offset_in(message, self.source[0]) for message in messages]
         )
-        received = [
+        return [
             ReceivedMessage(message.record, message.delay_levels_ms, source=self.source, offset=offset)
             for message, offset in zip(messages, offsets, strict=True)
         ]
-        if isinstance(self._wanted, TagFilter):
-            # The store compares only hashes of tags; the consumer compares the text.
-            return [message for message in received if self._wanted.matches_text(message.tags)]
-        return received
 
 
 def offset_in(message: StoredMessage, topic: str) -> int:

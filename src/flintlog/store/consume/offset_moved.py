@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from flintlog.errors import FlintlogError
 from flintlog.format.config_json import JsonObject, encode_config_json
-from flintlog.format.properties import DELAY_TIME_LEVEL
+from flintlog.format.properties import DELAY_TIME_LEVEL, KEYS
 from flintlog.format.topics import OFFSET_MOVED_EVENT
 from flintlog.store.consume.consumer_queue import OffsetMove
 from flintlog.store.model.message import Message
@@ -47,8 +47,7 @@ def put_offset_moved(store: Store, group: str, move: OffsetMove) -> None:
         # A broker's name is by default its host's.
         encode_offset_moved(group, move, platform.node()),
         tags=group,
-        keys=[group],
-        properties={DELAY_TIME_LEVEL: "0"},
+        properties={KEYS: group, DELAY_TIME_LEVEL: "0"},
         born_host=store.config.store_host,
     )
     try:

@@ -1,9 +1,9 @@
 """Filters: which messages of a queue a reader gets. A filter by tags is here, one by SQL in `sql92.py`.
 
 RocketMQ asks a filter twice: about the queue entry, which has only a hash of the tags but needs no read of the log, and
-about the message itself. A tag filter answers the first question. Two tags may share a hash; as in RocketMQ, the store
-leaves the comparison of the text to the consumer. An SQL filter answers the second question. Any object with the two
-methods of `MessageFilter` is a filter.
+about the message itself. Two tags may share a hash: a tag filter compares the text in its second answer. RocketMQ's
+store leaves that to the consumer, and so does a filter that is not `exact`. An SQL filter answers the second question
+only. Any object with the two methods of `MessageFilter` is a filter.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Protocol, runtime_checkable
 
 from flintlog.errors import InvalidFilter
 from flintlog.format.java import TRIMMED, string_hash
+from flintlog.format.properties import TAGS
 
 
 class HasProperties(Protocol):
@@ -46,15 +47,18 @@ class MessageFilter(Protocol):
 class TagFilter:
     """Tags separated by `||`, of which a message must have one; `*`, or nothing, stands for all messages.
 
+    Without `exact` a message passes too whose tag has the hash of a wanted one.
+
     >>> sorted(TagFilter("paid || shipped").tags)
     ['paid', 'shipped']
     """
 
-    __slots__ = ("codes", "expression", "tags")
+    __slots__ = ("codes", "exact", "expression", "tags")
 
-    def __init__(self, expression: str | None = "*") -> None:
+    def __init__(self, expression: str | None = "*", *, exact: bool = True) -> None:
         if expression is not None and not isinstance(expression, str):
             raise InvalidFilter(f"a tag expression is a text, not {type(expression).__name__}")
+        self.exact = exact
         self.expression = expression or "*"
         self.tags = parse_tags(self.expression)
         self.codes = None if self.expression == "*" else frozenset(map(string_hash, self.tags))
@@ -63,10 +67,12 @@ class TagFilter:
         return f"TagFilter({self.expression!r})"
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, TagFilter) and other.codes == self.codes and other.tags == self.tags
+        if not isinstance(other, TagFilter):
+            return False
+        return (other.codes, other.tags, other.exact) == (self.codes, self.tags, self.exact)
 
     def __hash__(self) -> int:
-        return hash((self.codes, self.tags))
+        return hash((self.codes, self.tags, self.exact))
 
     def matches_entry(self, tags_code: int | None, ext: Extension | None = None) -> bool:
         """Compares the lower 32 bits of the tags code; a missing code passes."""
@@ -75,12 +81,8 @@ class TagFilter:
         return ((tags_code + 0x8000_0000) & 0xFFFF_FFFF) - 0x8000_0000 in self.codes
 
     def matches_message(self, stored: HasProperties) -> bool:
-        """Always true: the store does not compare the text of tags; see `matches_text`."""
-        return True
-
-    def matches_text(self, tags: str | None) -> bool:
-        """The consumer's check, which sorts out tags that share a hash."""
-        return self.codes is None or tags in self.tags
+        """Compares the text, which sorts out tags that share a hash."""
+        return self.codes is None or not self.exact or stored.properties.get(TAGS) in self.tags
 
 
 def parse_tags(expression: str) -> frozenset[str]:
@@ -98,12 +100,15 @@ def parse_tags(expression: str) -> frozenset[str]:
 MATCH_ALL = TagFilter("*")
 
 
-def as_filter(value: str | MessageFilter | None) -> MessageFilter:
-    """The filter of a caller's argument: tags as a text, a filter object, or None for all messages."""
+def as_filter(value: str | MessageFilter | None, *, exact: bool = True) -> MessageFilter:
+    """The filter of a caller's argument: tags as a text, a filter object, or None for all messages.
+
+    `exact` is about a text; a filter object decides for itself.
+    """
     if value is None:
         return MATCH_ALL
     if isinstance(value, str):
-        return TagFilter(value)
+        return TagFilter(value, exact=exact)
     if isinstance(value, MessageFilter):
         return value
     raise InvalidFilter(

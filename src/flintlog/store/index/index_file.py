@@ -6,6 +6,7 @@ bytes always agree. An entry is reachable only after it is complete.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from flintlog.derive.index_plan import starting_header
@@ -81,11 +82,18 @@ class IndexFile:
         )
 
     def collect(
-        self, found: list[int], key_hash: int, max_count: int, begin: int, end: int, below: int | None = None
+        self,
+        found: list[int],
+        key_hash: int,
+        max_count: int,
+        begin: int,
+        end: int,
+        below: int | None = None,
+        accepts: Callable[[int], bool] | None = None,
     ) -> None:
         """Append the offsets of a key hash and time, newest first, until there are `max_count`.
 
-        With `below`, only offsets before that.
+        With `below`, only offsets before that; with `accepts`, only those for which it returns True.
         """
         buffer = self._file().buffer
         header = parse_index_header(buffer)
@@ -102,8 +110,10 @@ class IndexFile:
             if entry.time_difference_s < 0:
                 return
             time = header.begin_timestamp + entry.time_difference_s * _MS_PER_S if is_timed else begin
-            if entry.key_hash == key_hash and begin <= time <= end and (below is None or entry.physical_offset < below):
-                found.append(entry.physical_offset)
+            offset = entry.physical_offset
+            is_match = entry.key_hash == key_hash and begin <= time <= end and (below is None or offset < below)
+            if is_match and (accepts is None or accepts(offset)):
+                found.append(offset)
             if entry.previous_entry == number or time < begin:
                 return
             number = entry.previous_entry

@@ -173,15 +173,25 @@ class IndexService:
         return name if name > last else name_after(last)
 
     def query_offsets(
-        self, topic: str, key: str, max_count: int, begin: int, end: int, index_type: str | None = None
+        self,
+        topic: str,
+        key: str,
+        max_count: int,
+        begin: int,
+        end: int,
+        index_type: str | None = None,
+        accepts: Callable[[int], bool] | None = None,
     ) -> list[int]:
-        """The offsets of a key and time, newest first. Times are whole seconds from the file's begin."""
+        """The offsets of a key's hash and time, newest first; with `accepts` only those for which it returns True.
+
+        Times are whole seconds from the file's begin.
+        """
         key_hash = index_hash(index_key(topic, key, index_type))
         max_count = min(max_count, self.max_query_count)
         found: list[int] = []
         for file in reversed(self._files):
             try:
-                file.collect(found, key_hash, max_count, begin, end, self._below)
+                file.collect(found, key_hash, max_count, begin, end, self._below, accepts)
                 begins_before = 0 <= file.header.begin_timestamp < begin
             except DiskError:
                 if not file.is_deleted:

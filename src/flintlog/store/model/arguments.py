@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from flintlog.errors import FormatError, InvalidFilter, InvalidMessage, InvalidOffset, InvalidTopic
+from flintlog.errors import FormatError, InvalidConfig, InvalidFilter, InvalidMessage, InvalidOffset, InvalidTopic
 from flintlog.format.client_batch import count_client_messages
 from flintlog.format.message_fields import check_encoded
 from flintlog.format.sys_flag import INNER_BATCH
@@ -92,6 +92,12 @@ def check_count(what: str, count: int) -> None:
     """Raise unless the value is a whole number above 0."""
     if not isinstance(count, int) or count < 1:
         raise InvalidOffset(f"{what} cannot be {count!r}")
+
+
+def check_flag(what: str, value: bool) -> None:
+    """Raise unless the value is True or False: a word such as "no" would count as True."""
+    if not isinstance(value, bool):
+        raise InvalidConfig(f"{what} is True or False, not {value!r:.80}")
 
 
 def check_queue(topic: str, queue_id: int) -> None:

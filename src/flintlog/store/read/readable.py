@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING
 from flintlog.errors import InvalidConfig
 from flintlog.store.engine import Engine
 from flintlog.store.filters.tags import MessageFilter, as_filter
-from flintlog.store.model.arguments import check_count, check_int64, check_offset, check_queue, check_text, check_topics
+from flintlog.store.model.arguments import (
+    check_count,
+    check_flag,
+    check_int64,
+    check_offset,
+    check_queue,
+    check_text,
+    check_topics,
+)
 from flintlog.store.model.stored_message import Page, QueueInfo, StoredMessage
 from flintlog.store.options.store_config import StoreConfig
 from flintlog.store.read.get_figures import GetFigures
@@ -54,10 +62,13 @@ class Readable:
         max_bytes: int = MAX_PULL_BYTES,
         *,
         group: str | None = None,
+        exact: bool = True,
     ) -> Page:
         """Messages of one queue from an offset on, with RocketMQ's status and limits.
 
-        `group` is the reading consumer group; `broker_stats` counts its figures.
+        Tags are compared as text. `exact=False` compares only their hashes, as RocketMQ's store does: then messages
+        come too whose tag has the hash of a wanted one. `group` is the reading consumer group; `broker_stats` counts
+        its figures.
         """
         self._check_readable()
         check_queue(topic, queue_id)
@@ -66,7 +77,8 @@ class Readable:
         check_int64("a queue offset", offset)
         if group is not None and not isinstance(group, str):
             raise InvalidConfig(f"a group is text, not {type(group).__name__}")
-        chosen = None if filter is None else as_filter(filter)
+        check_flag("exact", exact)
+        chosen = None if filter is None else as_filter(filter, exact=exact)
         began = time.monotonic()
         page = self._reader.get(topic, queue_id, offset, max_count, chosen, max_bytes)
         self._get_figures.count(page, topic, queue_id, int((time.monotonic() - began) * 1000), group)
@@ -80,10 +92,13 @@ class Readable:
         end: int = (1 << 63) - 1,
         max_count: int | None = None,
         index_type: str | None = None,
+        *,
+        exact: bool = True,
     ) -> list[StoredMessage]:
         """Messages that have a key, stored between two times; `index_type="T"` looks for a tag instead.
 
         Without `max_count` at most `default_query_max_num` of them, and never more than `max_msgs_num_batch`.
+        `exact=False` is RocketMQ's raw answer: messages whose key has the same hash come too.
         """
         self._check_readable()
         check_queue(topic, 0)
@@ -95,7 +110,9 @@ class Readable:
         if max_count is None:
             max_count = self._engine.config.default_query_max_num
         check_count("max_count", max_count)
-        return self._reader.query(topic, key, begin, end, max_count, index_type)
+        check_flag("exact", exact)
+        look_up = self._reader.query if exact else self._reader.query_hash
+        return look_up(topic, key, begin, end, max_count, index_type)
 
     def message_at(self, physical_offset: int) -> StoredMessage | None:
         """The message whose record begins at this offset of the log."""

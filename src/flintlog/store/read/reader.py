@@ -1,8 +1,9 @@
 """Reading a store: by queue, key, offset, id and time.
 
 Every answer is RocketMQ's: the same status, the same next offset, the same limits on count and bytes. In addition,
-damage is detected: a record whose body does not match its CRC is never returned. A page ends before it; a get that
-begins at it raises `DamagedRecord`, which has its offset and the next offset to get.
+tags and keys that share a hash are kept apart, unless the caller wants RocketMQ's raw answer, and damage is detected: a
+record whose body does not match its CRC is never returned. A page ends before it; a get that begins at it raises
+`DamagedRecord`, which has its offset and the next offset to get.
 
 Readers take no lock: queues and the log only grow at their ends, and a range is held while it is read.
 """
@@ -338,28 +339,50 @@ class Reader:
     def query(
         self, topic: str, key: str, begin: int, end: int, max_count: int, index_type: str | None
     ) -> list[StoredMessage]:
-        """Messages that have a key. The index has only hashes, so each message's own keys are compared."""
-        if self._index is None:
-            return []
+        """Messages that have a key, each once. The index has only hashes, so each message's own keys are compared."""
         text = index_key(topic, key, index_type)
+        found: dict[int, StoredMessage] = {}
+
+        def has_key(offset: int) -> bool:
+            stored = None if offset in found else self._indexed(offset)
+            if stored is None or text not in index_keys(stored.topic, stored.properties):
+                return False
+            found[offset] = stored
+            return True
+
+        if self._index is not None:
+            self._index.query_offsets(topic, key, max_count, begin, end, index_type, has_key)
+        return [found[offset] for offset in sorted(found)]
+
+    def query_hash(
+        self, topic: str, key: str, begin: int, end: int, max_count: int, index_type: str | None
+    ) -> list[StoredMessage]:
+        """RocketMQ's answer: messages with a key of the same hash. It looks again, further back, if it has none."""
         last = end
         found: list[StoredMessage] = []
+        if self._index is None:
+            return found
         for _ in range(QUERY_ROUNDS):
             offsets = self._index.query_offsets(topic, key, max_count, begin, last, index_type)
             if not offsets:
                 break
             for place, offset in enumerate(sorted(offsets)):
-                record = self._log.record_at(offset)
-                if record is None or self._fault_in(self._scan(record, offset), offset) is not None:
+                stored = self._indexed(offset)
+                if stored is None:
                     continue
-                stored = StoredMessage(record, self._delay_levels_ms)
                 if place == 0:
                     last = stored.store_timestamp
-                if text in index_keys(stored.topic, stored.properties):
-                    found.append(stored)
+                found.append(stored)
             if found or last < begin:
                 break
         return found
+
+    def _indexed(self, offset: int) -> StoredMessage | None:
+        """The message at an offset of the index; None if it is damaged or deleted."""
+        record = self._log.record_at(offset)
+        if record is None or self._fault_in(self._scan(record, offset), offset) is not None:
+            return None
+        return StoredMessage(record, self._delay_levels_ms)
 
     # ------------------------------------------------------------------ by offset, id and time
 
