@@ -4,15 +4,18 @@ Spark puts archives on the workers' search path. On Python 3.11 every task reads
 so that it takes 130 to 170 ms instead of 20 to 30. Their modules are installed anyway, so the archives are dropped
 before the first worker is forked.
 
-A worker collects garbage after every task and visits all imported objects each time, which takes 8 to 10 ms. The
-objects that exist before the first fork are never freed, so they are excluded from collection.
+A worker collects garbage after every task and visits all imported objects each time. That takes 20 ms where pyarrow and
+pandas are among them, more than a short task. Imported objects are never freed, so they are excluded from collection:
+those that exist before the first fork, and those that a task has imported.
 """
 
 from __future__ import annotations
 
 import gc
 import sys
+from collections.abc import Callable
 from importlib.util import find_spec
+from typing import ParamSpec
 
 ARCHIVES = (".zip", ".jar", ".egg")
 
@@ -37,17 +40,35 @@ def drop_archives() -> None:
             del sys.path_importer_cache[entry]
 
 
+Call = ParamSpec("Call")
+
+
+def freezing(worker: Callable[Call, int]) -> Callable[Call, int]:
+    """The function that runs a task; after a task that imported something, what exists is excluded from collection."""
+
+    def run(*arguments: Call.args, **named: Call.kwargs) -> int:
+        before = len(sys.modules)
+        code = worker(*arguments, **named)
+        if len(sys.modules) > before:
+            gc.collect()
+            gc.freeze()
+        return code
+
+    return run
+
+
 def main() -> None:
     """Run Spark's own daemon without the archives."""
     drop_archives()  # before anything of PySpark is imported from one
-    from pyspark.daemon import manager
+    from pyspark import daemon
 
     # Workers are forked with these in memory. Nothing here may start a thread, so pyarrow is not among them.
     import flintlog.derive.splits
     import flintlog.pipeline.reading.partitions  # noqa: F401
 
     gc.freeze()
-    manager()
+    daemon.worker = freezing(daemon.worker)
+    daemon.manager()
 
 
 if __name__ == "__main__":
