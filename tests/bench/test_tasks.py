@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from flintlog.bench.report import cells, figures, ratio
+from flintlog.bench.report import PipelineFigure, Target, beside, cells, figures, judged, ratio
 from flintlog.bench.run import Outcome
 from flintlog.bench.tasks import TASKS, Measurement, median, percentiles_us
 
@@ -66,3 +66,20 @@ def test_a_store_that_takes_messages_faster_than_they_become_visible_shows_both_
     [row] = cells(outcomes, ["flintlog", "java"])
     assert row["flintlog"] == "300/s (1.00)"
     assert row["java"] == "200/s (5.00) ×1.50; visible 50/s ×6.00"
+
+
+def test_the_cost_of_spark_is_no_part_of_the_sources_own() -> None:
+    alone, ready, there = (PipelineFigure("", 1.0, cpu, 1.0, 1.0) for cpu in (2.0, 5.0, 8.0))
+    found = beside(there, alone, ready)
+    assert (found.times_the_cpu, found.own_times_the_cpu) == (4.0, 1.5)
+    assert beside(there, alone).own_times_the_cpu is None
+
+
+@pytest.mark.parametrize(("most", "is_met"), [(2.0, True), (1.9, False)])
+def test_a_target_is_shown_beside_the_figure_and_judged_by_its_unit(most: float, is_met: bool) -> None:
+    figure = PipelineFigure("", seconds=2.0, cpu_seconds=9.0, mib_a_cpu_second=1.0, memory_mib=1.0)
+    timed = judged(figure, Target(most, "s"))
+    assert (timed.target, timed.is_met) == (f"at most {most:g} s", is_met)
+    other = PipelineFigure("", seconds=9.0, cpu_seconds=4.5, mib_a_cpu_second=1.0, memory_mib=1.0)
+    assert judged(beside(figure, other), Target(most, "times the CPU")).is_met is is_met
+    assert judged(figure, None).target is None

@@ -1,17 +1,17 @@
 """Measures the jobs on Spark, beside the same work in one process and beside the Java store.
 
     full rows       the source, all columns  beside   the kernel decoding the same batches in this process
-      ready         a source that returns one batch again and again: the cost of Spark for any source in Python
     metadata        the same without bodies  beside   the same
-    topics          the column topic alone   beside   the same, and a source that is ready
+    topics          the column topic alone   beside   the same
     rare topic      a topic of 1 % by a filter, all columns       beside   full rows
     key             the messages of one key, all columns          beside   full rows
+      ready         as many rows from a source that reads next to nothing: what Spark takes for any source in Python
     export          Parquet, by topic, day   beside   pyarrow writing the same batches in this process
     streams         over a store that another process writes, and how late they are (`streaming.py`)
     rebuild         Spark's job              beside   opening the store without its queues; RocketMQ doing the same
       shuffled      without shared maps      beside   entries placed into shared files
       one core      the same on local[1]     beside   two cores
-      larger log    the same on four times the log
+    larger log      full rows, topics, rare topic, key and both rebuilds, on four times the log
 
 Neither the start of a session nor the JVM's compiler is measured: each job and its peer run often before the clock
 does, on a small store and, if they read rows, on the whole one. Jobs that only read take turns with their peer. A
@@ -25,7 +25,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -35,9 +35,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from flintlog.bench.ours import fill_log
-from flintlog.bench.process_tree import PeakMemory, cpu_seconds
+from flintlog.bench.process_tree import ProcessWatch
 from flintlog.bench.ready_source import NAME as READY
 from flintlog.bench.ready_source import ReadySource
+from flintlog.bench.report import PipelineFigure, Target, beside, judged, median_by_cpu
 from flintlog.bench.run import Java, strip
 from flintlog.bench.streaming import SECONDS, measure_streams
 from flintlog.bench.tasks import MIB, TASKS, Window
@@ -49,6 +50,7 @@ from flintlog.pipeline.reading.reading import Reading
 from flintlog.pipeline.reading.rows import RowShape
 from flintlog.pipeline.rebuild import Mode, rebuild
 from flintlog.pipeline.session import get_session
+from flintlog.pipeline.source import NAME
 from flintlog.pipeline.tables.table_write import BUFFER_BYTES
 from flintlog.store.open_store import open_store
 from flintlog.store.options.store_config import StoreConfig
@@ -68,30 +70,35 @@ MIB_A_STREAMED_SECOND = 100
 
 GROWTH = 4
 REBUILD = "rebuild, Spark"
+SHUFFLE = f"{REBUILD}, shuffled"
 RARE = "rare"
 KEY = "key1000"
-TOPIC = ("topic",)
 METADATA = tuple(name for name, _ in RowShape(include_body=False).columns())
 CONFIG = StoreConfig(flush="async")
 
 
-class PipelineFigure(msgspec.Struct, frozen=True):
-    """One measurement; its ratios are to the figure that `beside` names."""
+@dataclass(frozen=True, slots=True)
+class Query:
+    """One way to read a log, and what it is meant to cost."""
 
     name: str
-    seconds: float
-    cpu_seconds: float
-    mib_a_cpu_second: float
-    memory_mib: float
-    """The peak of all processes' private memory; pages of mapped files are not counted."""
-    beside: str | None = None
-    times_the_cpu: float | None = None
-    times_as_fast: float | None = None
-    delay_ms: float | None = None
-    """Of a stream: from a message's store time to its arrival, the median; then the 99th percentile."""
-    delay_p99_ms: float | None = None
-    behind_s: float | None = None
-    """Of a stream: how long after the last put everything had arrived."""
+    columns: tuple[str, ...] | None = None
+    condition: str = "true"
+    options: Mapping[str, str] = field(default_factory=dict)
+    target: Target | None = None
+
+    def run(self, spark: SparkSession, source: str, store: Path) -> None:
+        reader = spark.read.format(source).options(**self.options)
+        if self.columns is not None:
+            reader = reader.option("columns", ",".join(self.columns))
+        reader.load(str(store)).where(self.condition).write.format("noop").mode("overwrite").save()
+
+
+FULL = Query("full rows")
+TOPICS = Query("topics", ("topic",), target=Target(2, "times the CPU"))
+RARE_TOPIC = Query("rare topic", condition=f"topic = '{RARE}'", target=Target(0.05, "times the CPU"))
+ONE_KEY = Query("key", options={"keys": KEY}, target=Target(1, "s"))
+SHUFFLED = Target(4, "times the CPU")
 
 
 def measure_pipeline(
@@ -112,6 +119,16 @@ def measure_pipeline(
 
 
 @dataclass(frozen=True, slots=True)
+class BenchLog:
+    """A log to measure on; names of its figures end with the suffix."""
+
+    path: Path
+    mib: int
+    suffix: str
+    warm_ups: int
+
+
+@dataclass(frozen=True, slots=True)
 class Logs:
     """The logs to measure on: one, a small one to warm up with, and one that is `GROWTH` times as long."""
 
@@ -123,6 +140,12 @@ class Logs:
     def fill(self) -> None:
         for path, mib in ((self.whole, self.mib), (self.small, SMALL_MIB), (self.large, self.mib * GROWTH)):
             fill_log(path, mib, rare_topic=RARE)
+
+    def of_whole(self) -> BenchLog:
+        return BenchLog(self.whole, self.mib, "", WARM_UPS)
+
+    def of_large(self) -> BenchLog:
+        return BenchLog(self.large, self.mib * GROWTH, f", {GROWTH} times the log", 1)
 
 
 class _Bench:
@@ -147,46 +170,40 @@ class _Bench:
 
     def run_on_one_core(self) -> list[PipelineFigure]:
         two = next(figure for figure in self._before if figure.name == REBUILD)
-        return [_beside(self._rebuild(f"{REBUILD}, one core", self._logs.whole, self._logs.mib), two)]
+        return [beside(self._rebuild(f"{REBUILD}, one core", self._logs.of_whole()), two)]
 
     # ------------------------------------------------------------------ rows
 
     def _rows(self) -> list[PipelineFigure]:
-        found = []
         self._spark.dataSource.register(ReadySource)
-        for name, columns in (("full rows", None), ("metadata", METADATA), ("topics", TOPIC)):
-            alone, ready, there = self._by_turns(
-                {
-                    f"{name}, kernel alone": partial(decode_all, columns=columns),
-                    f"{name}, ready in Spark": partial(self._read, READY, columns=columns),
-                    f"{name}, Spark": partial(self._read, "flintlog", columns=columns),
-                }
-            )
-            found += [alone, _beside(ready, alone), _beside(there, alone)]
-        return [*found, *self._chosen_rows(found[2])]
+        whole, large = self._logs.of_whole(), self._logs.of_large()
+        metadata = Query("metadata", METADATA)
+        found = [figure for query in (FULL, metadata, TOPICS) for figure in self._all_rows(query, whole)]
+        found += self._chosen_rows((RARE_TOPIC, ONE_KEY), found[2], whole)
+        found += self._all_rows(TOPICS, large)
+        [full] = self._by_turns({f"{FULL.name}, Spark": partial(FULL.run, self._spark, NAME)}, large)
+        return [*found, full, *self._chosen_rows((RARE_TOPIC, replace(ONE_KEY, target=None)), full, large)]
 
-    def _chosen_rows(self, full: PipelineFigure) -> list[PipelineFigure]:
-        chosen = self._by_turns(
-            {
-                "rare topic, Spark": partial(self._read, "flintlog", condition=f"topic = '{RARE}'"),
-                "key, Spark": partial(self._read, "flintlog", options={"keys": KEY}),
-            }
+    def _all_rows(self, query: Query, log: BenchLog) -> list[PipelineFigure]:
+        """A query of every record: the kernel alone, Spark with rows that are ready, and the source."""
+        alone, ready, there = self._by_turns(
+            {f"{query.name}, kernel alone": partial(decode_all, columns=query.columns), **self._in_spark(query)}, log
         )
-        return [_beside(each, full) for each in chosen]
+        return [alone, beside(ready, alone), judged(beside(there, alone, ready), query.target)]
 
-    def _read(
-        self,
-        source: str,
-        store: Path,
-        *,
-        columns: Sequence[str] | None = None,
-        condition: str = "true",
-        options: Mapping[str, str] | None = None,
-    ) -> None:
-        reader = self._spark.read.format(source)
-        for name, value in {**({} if columns is None else {"columns": ",".join(columns)}), **(options or {})}.items():
-            reader = reader.option(name, value)
-        reader.load(str(store)).where(condition).write.format("noop").mode("overwrite").save()
+    def _chosen_rows(self, queries: Sequence[Query], full: PipelineFigure, log: BenchLog) -> list[PipelineFigure]:
+        """Queries of few records, beside all rows."""
+        found = []
+        for query in queries:
+            ready, there = self._by_turns(self._in_spark(query), log)
+            found += [beside(ready, full), judged(beside(there, full, ready), query.target)]
+        return found
+
+    def _in_spark(self, query: Query) -> dict[str, Callable[[Path], object]]:
+        return {
+            f"{query.name}, ready in Spark": partial(query.run, self._spark, READY),
+            f"{query.name}, Spark": partial(query.run, self._spark, NAME),
+        }
 
     def _exports(self) -> list[PipelineFigure]:
         table = self._logs.whole.parent / "table"
@@ -199,16 +216,17 @@ class _Bench:
             shutil.rmtree(table, ignore_errors=True)
             write_all(store, table)
 
-        alone, there = self._by_turns({"export, pyarrow alone": with_pyarrow, "export, Spark": with_spark})
+        alone, there = self._by_turns(
+            {"export, pyarrow alone": with_pyarrow, "export, Spark": with_spark}, self._logs.of_whole()
+        )
         shutil.rmtree(table)
-        return [alone, _beside(there, alone)]
+        return [alone, beside(there, alone)]
 
     def _streams(self) -> list[PipelineFigure]:
         self._progress("streams over a store being written")
         room = self._logs.whole.parent / "streams"
         seconds = min(SECONDS, max(LEAST_STREAM_S, self._logs.mib / MIB_A_STREAMED_SECOND))
-        with PeakMemory() as peak:
-            streamed = measure_streams(self._spark, room, seconds=seconds)
+        streamed = measure_streams(self._spark, room, seconds=seconds)
         shutil.rmtree(room)
         return [
             PipelineFigure(
@@ -216,7 +234,7 @@ class _Bench:
                 each.seconds,
                 each.cpu_seconds,
                 each.message_count / 1024 / each.cpu_seconds,
-                peak.mib,
+                each.memory_mib,
                 delay_ms=each.delay_ms,
                 delay_p99_ms=each.delay_p99_ms,
                 behind_s=each.behind_s,
@@ -224,50 +242,48 @@ class _Bench:
             for each in streamed
         ]
 
-    def _by_turns(self, works: Mapping[str, Callable[[Path], object]]) -> list[PipelineFigure]:
+    def _by_turns(self, works: Mapping[str, Callable[[Path], object]], log: BenchLog) -> list[PipelineFigure]:
         """Measure works that do not change a store: warmed up first, then in turns; the median of each."""
-        logs = self._logs
         for name, work in works.items():
-            self._progress(name)
-            for store in (*[logs.small] * SMALL_WARM_UPS, *[logs.whole] * WARM_UPS):
+            self._progress(name + log.suffix)
+            for store in (*[self._logs.small] * SMALL_WARM_UPS, *[log.path] * log.warm_ups):
                 work(store)
         rounds = [
-            [self._measure(name, partial(work, logs.whole), logs.mib) for name, work in works.items()]
+            [self._measure(name + log.suffix, partial(work, log.path), log.mib) for name, work in works.items()]
             for _ in range(ROUNDS)
         ]
-        return [_median(figures) for figures in zip(*rounds, strict=True)]
+        return [median_by_cpu(figures) for figures in zip(*rounds, strict=True)]
 
     # ------------------------------------------------------------------ rebuilds
 
     def _rebuilds(self) -> list[PipelineFigure]:
-        logs = self._logs
+        whole, large = self._logs.of_whole(), self._logs.of_large()
         embedded = self._embedded("rebuild, embedded")
-        there = self._rebuild(REBUILD, logs.whole, logs.mib)
-        shuffled = self._rebuild(f"{REBUILD}, shuffled", logs.whole, logs.mib, "shuffle")
-        found = [embedded, _beside(there, embedded), _beside(shuffled, there)]
+        there, shuffled = self._rebuild(REBUILD, whole), self._rebuild(SHUFFLE, whole, "shuffle")
+        found = [embedded, beside(there, embedded), judged(beside(shuffled, there), SHUFFLED)]
         if self._java is not None:
             theirs = self._measure_java(self._java)
-            found += [theirs, _beside(msgspec.structs.replace(there, name=f"{REBUILD} (again)"), theirs)]
-        larger = self._rebuild(f"{REBUILD}, {GROWTH} times the log", logs.large, logs.mib * GROWTH)
-        return [*found, _beside(larger, there)]
+            found += [theirs, beside(msgspec.structs.replace(there, name=f"{REBUILD} (again)"), theirs)]
+        larger, shuffled = self._rebuild(REBUILD, large), self._rebuild(SHUFFLE, large, "shuffle")
+        return [*found, beside(larger, there), judged(beside(shuffled, larger), SHUFFLED)]
 
-    def _rebuild(self, name: str, store: Path, mib: int, mode: Mode = "place") -> PipelineFigure:
+    def _rebuild(self, name: str, log: BenchLog, mode: Mode = "place") -> PipelineFigure:
         work = partial(rebuild, self._spark, config=CONFIG, mode=mode)
         for _ in range(SMALL_WARM_UPS):
             strip(self._logs.small)
             work(self._logs.small, split_bytes=MIB)  # tasks enough to start every worker
         figures = []
         for _ in range(ROUNDS):
-            strip(store)
-            figures.append(self._measure(name, partial(work, store), mib))
-        return _median(figures)
+            strip(log.path)
+            figures.append(self._measure(name + log.suffix, partial(work, log.path), log.mib))
+        return median_by_cpu(figures)
 
     def _embedded(self, name: str) -> PipelineFigure:
         figures = []
         for _ in range(ROUNDS):
             strip(self._logs.whole)
             figures.append(self._measure(name, lambda: _open(self._logs.whole), self._logs.mib))
-        return _median(figures)
+        return median_by_cpu(figures)
 
     def _measure_java(self, java: Java) -> PipelineFigure:
         strip(self._logs.whole)
@@ -284,29 +300,17 @@ class _Bench:
     def _measure(self, name: str, work: Callable[[], object], mib: int) -> PipelineFigure:
         self._progress(name)
         os.sync()
-        with PeakMemory() as memory:
-            cpu, begin = cpu_seconds(), time.perf_counter()
+        with ProcessWatch() as seen:
+            begin = time.perf_counter()
             work()
-            seconds, spent = time.perf_counter() - begin, max(1e-9, cpu_seconds() - cpu)
-        return PipelineFigure(name, seconds, spent, mib / spent, memory.mib)
+            seconds = time.perf_counter() - begin
+        spent = max(1e-9, seen.cpu_seconds)
+        return PipelineFigure(name, seconds, spent, mib / spent, seen.mib)
 
 
 def _open(store: Path) -> None:
     with open_store(store, CONFIG) as opened:
         opened.wait_dispatched()
-
-
-def _median(figures: Sequence[PipelineFigure]) -> PipelineFigure:
-    return sorted(figures, key=lambda figure: figure.cpu_seconds)[len(figures) // 2]
-
-
-def _beside(figure: PipelineFigure, other: PipelineFigure) -> PipelineFigure:
-    return msgspec.structs.replace(
-        figure,
-        beside=other.name,
-        times_the_cpu=figure.cpu_seconds / other.cpu_seconds,
-        times_as_fast=other.seconds / figure.seconds,
-    )
 
 
 def write_all(store: Path, folder: Path) -> None:

@@ -10,20 +10,55 @@ from typing import Self
 _PROC = Path("/proc")
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _LOOK_INTERVAL_S = 0.2
-_PARENT, _USER, _SYSTEM = 1, 11, 12  # fields after the name in /proc/<pid>/stat
+_PARENT, _USER, _SYSTEM, _STARTED = 1, 11, 12, 19  # fields after the name in /proc/<pid>/stat
+
+_Ticks = dict[tuple[int, str], int]
+"""User and system time by process; an id may be used again, but not with the same start."""
 
 
-def cpu_seconds() -> float:
-    """User and system time of the living processes below this one, and of this one."""
-    stats = dict(_all_stats())
-    ticks = sum(int(stats[pid][_USER]) + int(stats[pid][_SYSTEM]) for pid in _family(stats) if pid in stats)
-    return ticks / _TICKS_PER_S
+class ProcessWatch:
+    """CPU time of these processes while a block runs, and the most memory that they had for themselves.
+
+    Processes that end meanwhile are counted as they were last seen. The system adds their times to no other process
+    if their parent ignores their end, and so does the daemon from which Spark forks workers and ends idle ones.
+    A thread of its own looks a few times a second. Mapped files belong to the page cache and are not counted.
+    """
+
+    def __init__(self) -> None:
+        self.cpu_seconds = 0.0
+        self.mib = 0.0
+        self._before: _Ticks = {}
+        self._seen: _Ticks = {}
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="flintlog-bench-processes", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._before = _ticks(_stats())
+        self._thread.start()
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self._stopped.set()
+        self._thread.join()
+        ticks = sum(seen - self._before.get(process, 0) for process, seen in self._seen.items())
+        self.cpu_seconds = ticks / _TICKS_PER_S
+
+    def _watch(self) -> None:
+        is_last = False
+        while not is_last:
+            is_last = self._stopped.wait(_LOOK_INTERVAL_S)
+            stats = _stats()
+            self._seen.update(_ticks(stats))
+            self.mib = max(self.mib, _own_memory_mib(stats))
 
 
-def own_memory_mib() -> float:
-    """Private memory of these processes; mapped files belong to the page cache."""
+def _ticks(stats: dict[int, list[str]]) -> _Ticks:
+    return {(pid, fields[_STARTED]): int(fields[_USER]) + int(fields[_SYSTEM]) for pid, fields in stats.items()}
+
+
+def _own_memory_mib(stats: dict[int, list[str]]) -> float:
     kib = 0
-    for pid in _family(dict(_all_stats())):
+    for pid in stats:
         try:
             lines = (_PROC / str(pid) / "status").read_text("utf-8", "replace").splitlines()
         except OSError:
@@ -32,47 +67,22 @@ def own_memory_mib() -> float:
     return kib / 1024
 
 
-class PeakMemory:
-    """Samples `own_memory_mib` while a block runs; `mib` is the largest value.
-
-    A thread of its own takes a few samples a second.
-    """
-
-    def __init__(self) -> None:
-        self.mib = 0.0
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._look, name="flintlog-bench-memory", daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *failure: object) -> None:
-        self._stopped.set()
-        self._thread.join()
-
-    def _look(self) -> None:
-        while True:
-            self.mib = max(self.mib, own_memory_mib())
-            if self._stopped.wait(_LOOK_INTERVAL_S):
-                return
-
-
-def _family(stats: dict[int, list[str]]) -> set[int]:
-    """This process and all below it."""
+def _stats() -> dict[int, list[str]]:
+    """The fields of this process and of all below it."""
+    stats = _all_stats()
     mine = {os.getpid()}
     while more := {pid for pid, fields in stats.items() if int(fields[_PARENT]) in mine} - mine:
         mine |= more
-    return mine
+    return {pid: stats[pid] for pid in mine}
 
 
-def _all_stats() -> list[tuple[int, list[str]]]:
-    found = []
+def _all_stats() -> dict[int, list[str]]:
+    found = {}
     for folder in _PROC.iterdir():
         if folder.name.isdecimal():
             try:
                 text = (folder / "stat").read_text("utf-8", "replace")
             except OSError:
                 continue  # it ended meanwhile
-            found.append((int(folder.name), text.rpartition(")")[2].split()))
+            found[int(folder.name)] = text.rpartition(")")[2].split()
     return found

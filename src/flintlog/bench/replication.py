@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
-from flintlog.bench.process_tree import cpu_seconds
+from flintlog.bench.process_tree import ProcessWatch
 from flintlog.bench.replication_worker import Command, Load, Measured, Setup, Status
 from flintlog.errors import FlintlogError
 from flintlog.testing.free_ports import ledger_addresses
@@ -127,9 +127,9 @@ def _one_run(opener: Opener, directory: Path, window: ReplicationWindow, load: L
         with opener(directory) as side:
             side.measure(msgspec.structs.replace(load, seconds=window.warm_up_seconds))
             os.sync()
-            cpu = cpu_seconds()
-            measured = side.measure(load)
-            return msgspec.structs.replace(measured, cpu_seconds=cpu_seconds() - cpu)
+            with ProcessWatch() as seen:
+                measured = side.measure(load)
+            return msgspec.structs.replace(measured, cpu_seconds=seen.cpu_seconds)
     finally:
         shutil.rmtree(directory)
         os.sync()

@@ -10,8 +10,10 @@ import os
 import platform
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
@@ -169,3 +171,69 @@ def figures(outcomes: Sequence[Outcome]) -> list[dict[str, object]]:
         row = (outcome.task.name, outcome.contender, *rates, measured.p50_us, measured.p99_us, times)
         rows.append(dict(zip(FIGURE_COLUMNS, row, strict=True)))
     return rows
+
+
+# ---------------------------------------------------------------------- the pipeline
+
+
+class PipelineFigure(msgspec.Struct, frozen=True):
+    """One measurement; its ratios are to the figure that `beside` names."""
+
+    name: str
+    seconds: float
+    cpu_seconds: float
+    mib_a_cpu_second: float
+    memory_mib: float
+    """The peak of all processes' private memory; pages of mapped files are not counted."""
+    beside: str | None = None
+    times_the_cpu: float | None = None
+    own_times_the_cpu: float | None = None
+    """The same without the CPU time that Spark takes for as many rows from a source that is ready."""
+    times_as_fast: float | None = None
+    target: str | None = None
+    is_met: bool | None = None
+    delay_ms: float | None = None
+    """Of a stream: from a message's store time to its arrival, the median; then the 99th percentile."""
+    delay_p99_ms: float | None = None
+    behind_s: float | None = None
+    """Of a stream: how long after the last put everything had arrived."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The most that something is meant to cost: so many seconds, or times the CPU of what it is beside."""
+
+    most: float
+    unit: Literal["s", "times the CPU"]
+
+    def is_met(self, figure: PipelineFigure) -> bool:
+        """Whether a figure costs no more."""
+        found = figure.seconds if self.unit == "s" else figure.times_the_cpu
+        assert found is not None
+        return found <= self.most
+
+
+def median_by_cpu(figures: Sequence[PipelineFigure]) -> PipelineFigure:
+    """The round that took neither the least nor the most CPU time."""
+    return sorted(figures, key=lambda figure: figure.cpu_seconds)[len(figures) // 2]
+
+
+def beside(figure: PipelineFigure, other: PipelineFigure, ready: PipelineFigure | None = None) -> PipelineFigure:
+    """A figure with its ratios to another; `ready` has the same rows from a source that is ready."""
+    own = None if ready is None else (figure.cpu_seconds - ready.cpu_seconds) / other.cpu_seconds
+    return msgspec.structs.replace(
+        figure,
+        beside=other.name,
+        times_the_cpu=figure.cpu_seconds / other.cpu_seconds,
+        own_times_the_cpu=own,
+        times_as_fast=other.seconds / figure.seconds,
+    )
+
+
+def judged(figure: PipelineFigure, target: Target | None) -> PipelineFigure:
+    """A figure with what it is meant to cost, if anything."""
+    if target is None:
+        return figure
+    return msgspec.structs.replace(
+        figure, target=f"at most {target.most:g} {target.unit}", is_met=target.is_met(figure)
+    )

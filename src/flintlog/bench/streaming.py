@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from flintlog.bench.process_tree import cpu_seconds
+from flintlog.bench.process_tree import ProcessWatch
 from flintlog.errors import JobFailed
 from flintlog.pipeline.dispatch import dispatch
 from flintlog.store.model.message import Message
@@ -55,6 +55,7 @@ class Streamed(NamedTuple):
     delay_ms: float
     delay_p99_ms: float
     behind_s: float
+    memory_mib: float
 
 
 class Delays:
@@ -107,15 +108,15 @@ class _Stream:
             self._request(writer, BATCH)  # one batch, so that everything has run before the clock
             self._wait(delays, BATCH)
             delays.start_over()
-            began, cpu = time.perf_counter(), cpu_seconds()
-            count = round(self._rate * self._seconds) // BATCH * BATCH
-            self._request(writer, count)
-            written = time.perf_counter()
-            self._wait(delays, BATCH + count)
-            behind_s = time.perf_counter() - written
-            spent = cpu_seconds() - cpu
-            seconds = time.perf_counter() - began
-        return Streamed(name, seconds, spent, count, delays.median_ms, delays.p99_ms, behind_s)
+            with ProcessWatch() as seen:
+                began = time.perf_counter()
+                count = round(self._rate * self._seconds) // BATCH * BATCH
+                self._request(writer, count)
+                written = time.perf_counter()
+                self._wait(delays, BATCH + count)
+                now = time.perf_counter()
+        delayed = (delays.median_ms, delays.p99_ms, now - written)
+        return Streamed(name, now - began, seen.cpu_seconds, count, *delayed, seen.mib)
 
     @contextmanager
     def _writer(self) -> Iterator[subprocess.Popen[bytes]]:

@@ -85,7 +85,7 @@ class FlintlogSource(DataSource):
         if self.asked.view != MESSAGES:
             return self._view_reader(schema)
         check_kind(self.asked, is_streaming=False)
-        kind = PushdownReader if self.asked.pushdown and _is_pushing() else BatchReader
+        kind = PushdownReader if self.asked.pushdown and is_pushing() else BatchReader
         return kind(self.asked, self._shape_of(schema), _arrow(schema))
 
     def _view_reader(self, schema: StructType) -> ViewReader:
@@ -124,7 +124,7 @@ def _arrow(schema: StructType) -> pa.Schema:
     return to_arrow_schema(schema, timezone="UTC")
 
 
-def _is_pushing() -> bool:
+def is_pushing() -> bool:
     """Whether this process was started, or forked, to ask a reader which filters it takes."""
     started = getattr(sys.modules.get("__main__"), "__spec__", None)
     return _PUSHING in sys.modules or getattr(started, "name", None) == _PUSHING

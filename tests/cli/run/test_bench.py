@@ -122,6 +122,18 @@ def test_the_pipeline_is_measured_beside_the_same_work_in_one_process(tmp_path: 
     rows = {row["name"]: row for row in json.loads(done.stdout)}
     assert {row["beside"] for row in rows.values()} <= {None, *rows}
     assert rows["rebuild, Spark, one core"]["beside"] == "rebuild, Spark"
+    assert {name: row["target"] for name, row in rows.items() if row["target"] is not None} == {
+        "topics, Spark": "at most 2 times the CPU",
+        "topics, Spark, 4 times the log": "at most 2 times the CPU",
+        "rare topic, Spark": "at most 0.05 times the CPU",
+        "rare topic, Spark, 4 times the log": "at most 0.05 times the CPU",
+        "key, Spark": "at most 1 s",
+        "rebuild, Spark, shuffled": "at most 4 times the CPU",
+        "rebuild, Spark, shuffled, 4 times the log": "at most 4 times the CPU",
+    }
+    assert all((row["is_met"] is None) == (row["target"] is None) for row in rows.values())
+    topics = [rows[f"topics, {name}"]["cpu_seconds"] for name in ("Spark", "ready in Spark", "kernel alone")]
+    assert rows["topics, Spark"]["own_times_the_cpu"] == pytest.approx((topics[0] - topics[1]) / topics[2])
     assert all(row["cpu_seconds"] > 0 and row["memory_mib"] > 0 for row in rows.values())
     assert list(tmp_path.iterdir()) == []
 

@@ -16,7 +16,7 @@ import msgspec
 from flintlog.bench.ours import Ours
 from flintlog.bench.peers import lmdb_peer, rocksdict_peer, sqlite_peer
 from flintlog.bench.raw_file import FileByHand
-from flintlog.bench.report import FIGURE_COLUMNS, Report, cells, make_report
+from flintlog.bench.report import FIGURE_COLUMNS, PipelineFigure, Report, cells, make_report
 from flintlog.bench.run import Contender, Java, need_java, run_tasks
 from flintlog.bench.tasks import QUICK, TASKS, Task, Window
 from flintlog.cli.exit_codes import ExitCode
@@ -163,7 +163,7 @@ def _bench_replication(asked: Asked, output: Output, java: Java | None) -> ExitC
 
 
 def _bench_pipeline(asked: Asked, output: Output, java: Java | None) -> ExitCode:
-    from flintlog.bench.pipeline import PipelineFigure, measure_pipeline
+    from flintlog.bench.pipeline import measure_pipeline
 
     mib = QUICK_PIPELINE_MIB if asked.quick else asked.rebuild_mib or PIPELINE_MIB
     with _working(asked.directory) as (room, progress):
