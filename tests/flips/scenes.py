@@ -17,7 +17,6 @@ from flintlog.disk.faulty.faulty_disk import FaultyMedium
 from flintlog.format.client_batch import ClientMessage, encode_client_batch
 from flintlog.format.config_json import JsonObject, encode_config_json, parse_config_object
 from flintlog.format.ledger import LedgerCheckpoint, TermVote, encode_ledger_checkpoint, encode_term_vote
-from flintlog.services.transaction.transaction_service import TransactionService
 from flintlog.testing import FakeClock
 from tests.faults.world import ROOT, files_below, small_config
 from tests.flips.serving import BATCH_TOPIC, Served, look
@@ -228,7 +227,7 @@ def _fill_services(store: Store, clock: FakeClock) -> None:
     for number in range(3):
         store.put(Message("timed", b"%d" % number, deliver_at_ms=now + 3000 + 2000 * number)).check()
         store.put(Message("late", b"%d" % number, delay_level=1 + number % 3)).check()
-    transactions = cast(TransactionService, store.service("transaction"))
+    transactions = store.service("transaction")
     transactions.begin(Message("orders", b"decided", properties={"UNIQ_KEY": "t1"})).commit()
     transactions.begin(Message("orders", b"open", properties={"UNIQ_KEY": "t2"}))
     clock.advance(4000)

@@ -15,7 +15,6 @@ from typing import cast
 from flintlog import Message, Store, StoreConfig, open_store
 from flintlog.format.topics import is_system_topic
 from flintlog.maintenance.verify.verify import verify
-from flintlog.services.transaction.transaction_service import TransactionService
 from flintlog.store.model.stored_message import QueueInfo, StoredMessage
 from tests.power.model import Broken, Model, Place, State
 from tests.power.plan import LIGHT, TEMPORARY, Plan, without_services
@@ -89,7 +88,7 @@ def _read_users(store: Store) -> Served:
 
 
 def _undecided(store: Store) -> set[str]:
-    service = cast(TransactionService, store.service("transaction"))
+    service = store.service("transaction")
     return {key_of(each.message.body) for each in service.undecided()}
 
 

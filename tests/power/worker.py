@@ -17,7 +17,6 @@ import time
 import traceback
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import cast
 
 from flintlog import Message, PutFailed, Receipt, Store, TransactionError, encoded_batch, open_store
 from flintlog.services.transaction.transaction_service import TransactionService
@@ -220,7 +219,7 @@ class Producer:
 
     @property
     def _transactions(self) -> TransactionService:
-        return cast(TransactionService, self._store.service("transaction"))
+        return self._store.service("transaction")
 
     def _put_transaction(self) -> None:
         message = self._message()

@@ -42,7 +42,7 @@ def waiting_mails(store: Store) -> bool:
 
 
 def counted_payments(store: Store) -> bool:
-    return "payments" in store.service("transaction")._metrics._metrics  # type: ignore[attr-defined]
+    return "payments" in store.service("transaction")._metrics._metrics
 
 
 CASES = (
@@ -218,7 +218,7 @@ def test_figures_start_at_zero_and_do_not_overwrite_broken_files(tmp_path: Path,
         if "timer" in config.services:
             store.put(Message("mails", b"x", deliver_at_ms=NOW_MS + 60_000)).check()
         else:
-            store.service("transaction").begin(Message("payments", b"x"))  # type: ignore[attr-defined]
+            store.service("transaction").begin(Message("payments", b"x"))
         clock.advance(31_000)
     assert path.read_text() == backup_of(path).read_text() == broken
     for each in (path, backup_of(path)):

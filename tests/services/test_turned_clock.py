@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import assert_type
 
 import pytest
 
 from flintlog import Message, Store, open_store
+from flintlog.services.delay.schedule import ScheduleService
+from flintlog.services.timer.timer_service import TimerService
 from flintlog.services.transaction.transaction_service import Decision, TransactionService, UndecidedTransaction
 from flintlog.testing import SMALL_FILES, FakeClock
 
@@ -20,7 +23,9 @@ def clock() -> FakeClock:
 
 
 def transactions(store: Store) -> TransactionService:
-    service = store.service("transaction")
+    assert isinstance(assert_type(store.service("timer"), TimerService), TimerService)
+    assert isinstance(assert_type(store.service("schedule"), ScheduleService), ScheduleService)
+    service = assert_type(store.service("transaction"), TransactionService)
     assert isinstance(service, TransactionService)
     return service
 

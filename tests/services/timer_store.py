@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import cast
 
 from flintlog import Message, Store, StoreConfig, open_store
 from flintlog.disk.media.medium import Medium
@@ -38,7 +37,7 @@ def timer_store(
 
 
 def timer_of(store: Store) -> TimerService:
-    return cast(TimerService, store.service("timer"))
+    return store.service("timer")
 
 
 def timed(number: int, deliver_at_ms: int, topic: str = "orders", queue_id: int = 0) -> Message:

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Literal, Self, overload
 
 from flintlog.disk.load_medium import check_medium, load_medium
 from flintlog.disk.media.local import LocalMedium
@@ -52,6 +52,11 @@ from flintlog.store.settings.topics import Topics
 from flintlog.store.settings.written_with import DELAY_LEVELS, load_options, note_options
 from flintlog.store.stats.broker_stats import BrokerStats
 from flintlog.store.stats.store_stats import StoreStatsService
+
+if TYPE_CHECKING:
+    from flintlog.services.delay.schedule import ScheduleService
+    from flintlog.services.timer.timer_service import TimerService
+    from flintlog.services.transaction.transaction_service import TransactionService
 
 log = logging.getLogger(__name__)
 
@@ -182,6 +187,18 @@ class Store(Writable):
             retention.covers = engine.flushing.queue_flush.cover
         self._background.add(RETENTION_JOB, retention.run_due)
         self._cleaning.retention = retention
+
+    @overload
+    def service(self, name: Literal["schedule"]) -> ScheduleService: ...
+
+    @overload
+    def service(self, name: Literal["timer"]) -> TimerService: ...
+
+    @overload
+    def service(self, name: Literal["transaction"]) -> TransactionService: ...
+
+    @overload
+    def service(self, name: str) -> Service: ...
 
     def service(self, name: str) -> Service:
         """A running service, by its name in the configuration."""

@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import cast
 
 import pytest
 
@@ -48,7 +47,7 @@ def delayed(body: bytes, level: int, **fields: object) -> Message:
 
 
 def service_of(store: Store) -> ScheduleService:
-    return cast(ScheduleService, store.service("schedule"))
+    return store.service("schedule")
 
 
 def offsets_in(path: Path) -> dict[str, int]:

@@ -331,13 +331,21 @@ def test_delay_levels_in_milliseconds() -> None:
 
 def test_config_is_a_value() -> None:
     mine = {"t": "BatchCQ"}
-    config = StoreConfig(services={"timer"}, topic_queue_types=mine)  # type: ignore[arg-type]
+    config = StoreConfig(services={"timer"}, topic_queue_types=mine)
     mine["u"] = "BatchCQ"
     assert config.services == frozenset({"timer"})
     assert config.topic_queue_types == {"t": "BatchCQ"}
     assert pickle.loads(pickle.dumps(config)) == config
     with pytest.raises(AttributeError):
         config.flush = "async"  # type: ignore[misc]
+
+
+def test_its_text_shows_what_differs_from_the_defaults() -> None:
+    assert repr(StoreConfig()) == "StoreConfig()"
+    config = StoreConfig(services={"timer", "schedule"}, flush="async", topic_queue_types={"t": "BatchCQ"})
+    assert repr(config).count("=") == 3 and "services={'schedule', 'timer'}" in repr(config)
+    for each in (config, StoreConfig.from_rocketmq({"fileReservedTime": "48", "namesrvAddr": "a:1"})):
+        assert eval(repr(each)) == each
 
 
 def test_changes_leave_the_original_and_are_checked() -> None:

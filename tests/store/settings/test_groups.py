@@ -10,7 +10,8 @@ from tests.conftest import Golden
 from tests.store.small_store import SMALL
 
 from flintlog import InvalidConfig, open_store
-from flintlog.store.settings.groups import SYSTEM_GROUPS
+from flintlog.store.settings.groups import SYSTEM_GROUPS, GroupConfig, GroupValues
+from flintlog.store.settings.topics import TopicConfig, TopicValues
 from flintlog.testing import temporary_store
 
 _TIMESTAMP = re.compile(rb'"timestamp":[0-9]+')
@@ -72,8 +73,13 @@ def test_names_that_a_broker_would_refuse(name: str) -> None:
 def test_values_that_cannot_be(values: dict[str, object]) -> None:
     with temporary_store(SMALL) as store:
         with pytest.raises(InvalidConfig):
-            store.groups.create("g", **values)
+            store.groups.create("g", **values)  # type: ignore[arg-type]
         assert store.groups.list() == []
+
+
+def test_type_checkers_know_every_value() -> None:
+    assert ("group_name", *GroupValues.__annotations__) == GroupConfig.__struct_fields__
+    assert ("topic_name", *TopicValues.__annotations__) == TopicConfig.__struct_fields__
 
 
 def test_what_is_not_there_or_not_ours_is_not_changed() -> None:

@@ -373,7 +373,7 @@ def test_values_that_cannot_be(values: dict[str, object]) -> None:
         assert store.topics.list() == []
         store.topics.create("orders")
         with pytest.raises(InvalidConfig):
-            store.topics.change("orders", **values)
+            store.topics.change("orders", **values)  # type: ignore[arg-type]
         for unknown in ({"colour": 1}, {"topic_name": "other"}):
             with pytest.raises(InvalidConfig, match="no value"):
                 store.topics.change("orders", **unknown)

@@ -12,7 +12,7 @@ The field gives name, type and default; `option(...)` gives RocketMQ's name, the
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import KW_ONLY, dataclass
 from inspect import get_annotations
 from types import NoneType
@@ -93,14 +93,15 @@ def _read_type(declared: object) -> tuple[str, bool, tuple[str, ...]]:
     parts = [part for part in get_args(declared) if part is not NoneType]
     if NoneType in get_args(declared):
         return _read_type(parts[0])[0], True, ()
-    if get_origin(declared) is frozenset:
+    if get_origin(declared) is Set:
         return "set of str", False, ()
     if isinstance(declared, type):
         return declared.__name__, False, ()
     return "mapping of str", False, ()
 
 
-def _read_default(field: msgspec.structs.FieldInfo) -> object:
+def read_default(field: msgspec.structs.FieldInfo) -> object:
+    """What a field has if nothing is given for it."""
     if field.default_factory is not msgspec.NODEFAULT:
         return field.default_factory()
     return field.default
@@ -123,7 +124,7 @@ def read_options(owner: type[msgspec.Struct]) -> dict[str, Option]:
         high = INT_MAX if kind == "int" and declaration.high is None else declaration.high
         table[name] = Option(
             name, declaration.rocketmq, kind, optional, choices, declaration.unit, declaration.low, high,
-            _read_default(defaults[name]), declaration.about, group,
+            read_default(defaults[name]), declaration.about, group,
         )  # fmt: skip
     return table
 

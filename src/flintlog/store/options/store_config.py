@@ -13,14 +13,14 @@ Reasons and costs: docs/decisions/0003.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 
 from flintlog.errors import InvalidConfig
 from flintlog.format.config_json import BATCH_TYPE, SIMPLE_TYPE
-from flintlog.store.options.option import option, read_options
+from flintlog.store.options.option import option, read_default, read_options
 from flintlog.store.options.rocketmq_options import advise, parse_option, parse_options, to_text
 from flintlog.store.options.store_options import StoreOptions
 from flintlog.store.options.values import check_host, check_hours, check_words, parse_delay_levels
@@ -64,8 +64,8 @@ def _with_retention(values: dict[str, object]) -> dict[str, object]:
 class StoreConfig(StoreOptions, frozen=True, kw_only=True, metaclass=_ConfigMeta):
     """The options of one store. `StoreConfig()` is safe: an acknowledged message is on disk.
 
-    >>> StoreConfig(flush="async").with_changes(max_message_size=1024).max_message_size
-    1024
+    >>> StoreConfig(flush="async").with_changes(max_message_size=1024)
+    StoreConfig(max_message_size=1024, flush='async')
     """
 
     # fmt: off
@@ -74,7 +74,7 @@ class StoreConfig(StoreOptions, frozen=True, kw_only=True, metaclass=_ConfigMeta
     store_host: Annotated[str, option(
         about="Address that records and message ids carry (`brokerIP1` and `listenPort` of RocketMQ)."
     )] = "127.0.0.1:10911"
-    services: Annotated[frozenset[str], option(
+    services: Annotated[Set[str], option(
         about="Services that run with the store: `schedule`, `timer`, `transaction`.")] = frozenset()
     dispatch: Annotated[Literal["embedded", "external"], option(
         about="Whether the store builds its queues and index itself or another process does.")] = "embedded"
@@ -119,6 +119,12 @@ class StoreConfig(StoreOptions, frozen=True, kw_only=True, metaclass=_ConfigMeta
         parse_delay_levels("message_delay_level", self.message_delay_level)
         check_hours("delete_when", self.delete_when)
         check_host("store_host", self.store_host)
+
+    def __repr__(self) -> str:
+        """The options that differ from the defaults, as one would write them."""
+        values = ((field.name, getattr(self, field.name), field) for field in msgspec.structs.fields(type(self)))
+        changed = (f"{name}={_shown(value)}" for name, value, field in values if value != read_default(field))
+        return f"{type(self).__name__}({', '.join(changed)})"
 
     def _normalise(self) -> None:
         """Convert and round values as RocketMQ's own setters and getters do."""
@@ -180,6 +186,12 @@ class StoreConfig(StoreOptions, frozen=True, kw_only=True, metaclass=_ConfigMeta
             return base.with_changes(**{name: parse_option(OPTIONS[name], value) for name, value in ours.items()})
         except InvalidConfig as error:
             raise InvalidConfig(error.what, path=path, advice=error.advice) from None
+
+
+def _shown(value: object) -> str:
+    if not isinstance(value, frozenset) or not value:
+        return repr(value)
+    return f"{{{', '.join(sorted(map(repr, value)))}}}"
 
 
 OPTIONS = read_options(StoreConfig)

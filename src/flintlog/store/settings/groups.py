@@ -10,7 +10,7 @@ is in no file: there may be as many as devices.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import Final, TypedDict, Unpack
 
 import msgspec
 
@@ -56,6 +56,23 @@ class GroupConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     @property
     def name(self) -> str:
         return self.group_name
+
+
+class GroupValues(TypedDict, total=False):
+    """The values of a group that can be set: the fields of `GroupConfig` without its name."""
+
+    consume_enable: bool
+    consume_from_min_enable: bool
+    consume_broadcast_enable: bool
+    consume_message_orderly: bool
+    retry_queue_nums: int
+    retry_max_times: int
+    broker_id: int
+    which_broker_when_consume_slowly: int
+    notify_consumer_ids_changed_enable: bool
+    group_sys_flag: int
+    consume_timeout_minute: int
+    attributes: dict[str, str]
 
 
 SYSTEM_GROUPS: Final = tuple(GroupConfig(group_name=name) for name in _PREDEFINED_NAMES)
@@ -107,14 +124,14 @@ class Groups:
     def __contains__(self, name: object) -> bool:
         return isinstance(name, str) and self.get(name) is not None
 
-    def create(self, name: str, **values: object) -> GroupConfig:
+    def create(self, name: str, **values: Unpack[GroupValues]) -> GroupConfig:
         """Create a group; `values` are fields of `GroupConfig`. One that is there already is an error."""
         self._check_changeable(name)
         if name in self:
             raise InvalidConfig(f"there is a group {name!r} already", advice="change it instead")
         return self._put(GroupConfig(group_name=plain_text(name)), values)
 
-    def change(self, name: str, **values: object) -> GroupConfig:
+    def change(self, name: str, **values: Unpack[GroupValues]) -> GroupConfig:
         """Change some values of a group."""
         return self._put(self._get_changeable(name), values)
 
@@ -131,7 +148,7 @@ class Groups:
             self._remove_offsets(name)
         self._forget(name)
 
-    def _put(self, old: GroupConfig, values: dict[str, object]) -> GroupConfig:
+    def _put(self, old: GroupConfig, values: GroupValues) -> GroupConfig:
         unknown = values.keys() - set(GroupConfig.__struct_fields__) | values.keys() & {"group_name"}
         if unknown:
             raise InvalidConfig(f"a group has no value {min(unknown)} that could be set")

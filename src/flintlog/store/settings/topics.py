@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import Final
+from typing import Final, TypedDict, Unpack
 
 import msgspec
 
@@ -75,6 +75,18 @@ class TopicConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     def queue_type(self) -> str | None:
         """SimpleCQ or BatchCQ, when the topic says so."""
         return self.attributes.get(QUEUE_TYPE)
+
+
+class TopicValues(TypedDict, total=False):
+    """The values of a topic that can be changed: the fields of `TopicConfig` without its name."""
+
+    read_queue_nums: int
+    write_queue_nums: int
+    perm: int
+    topic_filter_type: str
+    topic_sys_flag: int
+    order: bool
+    attributes: Mapping[str, str]
 
 
 def _system(name: str, queue_nums: int = 1, perm: int = READ | WRITE) -> TopicConfig:
@@ -178,7 +190,7 @@ class Topics:
         )
         return self._put(topic)
 
-    def change(self, name: str, **values: object) -> TopicConfig:
+    def change(self, name: str, **values: Unpack[TopicValues]) -> TopicConfig:
         """Change some values of a topic; `attributes` replaces those it names and keeps the others."""
         old = self._get_changeable(name)
         unknown = values.keys() - set(TopicConfig.__struct_fields__) | values.keys() & {"topic_name"}
