@@ -94,6 +94,9 @@ def start_store(
     engine = Engine(path, config, disk, now_ms, read_only=read_only)
     engine.figures.samples_itself = not isinstance(clock, TurnedClock)
     engine.open(progress)
+    if config.waits_in_name_only and not read_only:
+        asked = config.in_sync_replicas
+        log.warning("broker_role is SYNC_MASTER, but with in_sync_replicas %d a put waits for no slave", asked)
     return _run(Store(engine, Background(clock)), engine)
 
 

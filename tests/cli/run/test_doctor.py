@@ -147,7 +147,7 @@ def test_reads_the_version_of_java_without_starting_it(tmp_path: Path, monkeypat
         (StoreConfig(flush="async", flush_commit_log_thorough_interval=100), ["last 0.5 s"]),
         (StoreConfig(flush="async", transient_store_pool_enable=True), ["crash of the process may", "last 0.2 s"]),
         (StoreConfig(broker_role="SYNC_MASTER", in_sync_replicas=2), ["until 1 replica has"]),
-        (StoreConfig(broker_role="SYNC_MASTER", in_sync_replicas=-1), ["all replicas in sync have"]),
+        *((StoreConfig(broker_role="SYNC_MASTER", in_sync_replicas=n), ["waits for no slave"]) for n in (1, 0, -1)),
         (StoreConfig(broker_role="SLAVE"), ["is a slave"]),
         (StoreConfig(enable_dledger_commit_log=True), ["majority"]),
     ],
@@ -157,7 +157,7 @@ def test_durability_in_plain_words(config: StoreConfig, words: list[str]) -> Non
         assert word in describe_durability(config)
 
 
-@pytest.mark.parametrize("config", [StoreConfig(), StoreConfig(broker_role="SYNC_MASTER", in_sync_replicas=0)])
+@pytest.mark.parametrize("config", [StoreConfig(), StoreConfig(in_sync_replicas=2)], ids=["alone", "not sync"])
 def test_no_replica_is_promised_that_nobody_waits_for(config: StoreConfig) -> None:
     assert "replica" not in describe_durability(config)
 

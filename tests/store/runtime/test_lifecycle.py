@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import threading
@@ -266,3 +267,17 @@ def test_rates_come_from_a_sample_each_second() -> None:
 def test_the_store_samples_by_itself() -> None:
     with open_store(ROOT, ASYNC.with_changes(flush_interval_consume_queue=5), medium=FaultyMedium()) as store:
         wait_until(lambda: len(store._engine.figures.counters._samples) > 0)
+
+
+@pytest.mark.parametrize(
+    ("role", "copies", "said"), [("SYNC_MASTER", 1, 1), ("SYNC_MASTER", 2, 0), ("ASYNC_MASTER", 1, 0)]
+)
+def test_a_sync_master_that_waits_for_no_slave_says_so_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, role: str, copies: int, said: int
+) -> None:
+    config = SMALL.with_changes(broker_role=role, in_sync_replicas=copies)
+    with caplog.at_level(logging.WARNING, "flintlog"), open_store(tmp_path, config):
+        pass
+    with open_store(tmp_path, config, read_only=True):  # it takes no puts
+        pass
+    assert sum("waits for no slave" in record.message for record in caplog.records) == said

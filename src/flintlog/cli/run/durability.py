@@ -39,9 +39,11 @@ def _describe_replicas(config: StoreConfig) -> list[str]:
         return ["This store is a slave: it takes no puts and holds what its master sent."]
     if config.enable_dledger_commit_log:
         return ["The log is a ledger: a put also waits until a majority of the group has the message."]
-    if config.broker_role == "SYNC_MASTER" and config.in_sync_replicas != 1:
-        others = "all replicas in sync have" if config.in_sync_replicas < 0 else _count(config.in_sync_replicas - 1)
-        return [f"A put also waits until {others} the message."] if config.in_sync_replicas else []
+    if config.waits_for_replicas:
+        return [f"A put also waits until {_count(config.in_sync_replicas - 1)} the message."]
+    if config.waits_in_name_only:
+        asked = config.in_sync_replicas
+        return [f"SYNC_MASTER waits for no slave with in_sync_replicas {asked}: it counts the master, set 2 or more."]
     return []
 
 

@@ -87,8 +87,8 @@ class ServiceOptions(msgspec.Struct, frozen=True, kw_only=True):
     slave_timeout: Annotated[int, option("slaveTimeout", unit="ms", low=1,
         about="How long a put waits for its replicas before it answers FLUSH_SLAVE_TIMEOUT.")] = 3000
     in_sync_replicas: Annotated[int, option("inSyncReplicas", unit="count", low=-1,
-        about="Stores, the master counted, that must hold a message before its put is acknowledged; -1 "
-        "means all that are in sync.")] = 1
+        about="Stores, the master counted, that must hold a message before its put is acknowledged. With 1 or less, "
+        "also -1, a put waits for no slave.")] = 1
     min_in_sync_replicas: Annotated[int, option("minInSyncReplicas", unit="count", low=1,
         about="Stores, the master counted, that must be in sync for puts to be taken.")] = 1
     enable_auto_in_sync_replicas: Annotated[bool, option("enableAutoInSyncReplicas",

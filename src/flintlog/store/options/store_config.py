@@ -152,6 +152,11 @@ class StoreConfig(StoreOptions, frozen=True, kw_only=True, metaclass=_ConfigMeta
         """Whether a put is acknowledged only when other nodes have it too."""
         return self.broker_role == "SYNC_MASTER" and self.in_sync_replicas > 1
 
+    @property
+    def waits_in_name_only(self) -> bool:
+        """Whether the role promises to wait for slaves, but `in_sync_replicas`, the master counted, asks for none."""
+        return self.broker_role == "SYNC_MASTER" and not self.waits_for_replicas
+
     def with_changes(self, **values: object) -> Self:
         """Return a config with some options changed."""
         return type(self)(**{**msgspec.structs.asdict(self), **_with_retention(values)})
