@@ -149,15 +149,19 @@ def test_a_good_file_is_loaded_and_nothing_is_reported(tmp_path: Path, case: Cas
 
 @pytest.mark.parametrize("case", CASES, ids=name_of)
 @pytest.mark.parametrize("how", BREAKS)
-def test_the_backup_is_used_and_that_is_reported(tmp_path: Path, case: Case, how: str) -> None:
+def test_the_backup_is_used_and_that_is_reported_once(
+    tmp_path: Path, case: Case, how: str, caplog: pytest.LogCaptureFixture
+) -> None:
     config, path, good = begin(tmp_path, case)
     path.write_text(broken_by(how, case))
     backup_of(path).write_text(good)
+    (tmp_path / "lock").unlink()  # as in a broker's directory: loading is tried before anything is written
     with open_store(tmp_path, config, clock=FakeClock(NOW_MS)) as store:
         assert case.known(store)
         (finding,) = store.recovery
         assert (finding.id, finding.file) == ("config-restored", str(path))
         assert backup_of(path).name in finding.remedy
+    assert sum("its backup" in record.message for record in caplog.records) == 1
     assert backup_of(path).read_text() == good, "what is broken never becomes the backup"
 
 

@@ -50,7 +50,7 @@ _LOOKS = 3
 def try_loading(path: Path, config: StoreConfig, medium: Medium, now_ms: Milliseconds) -> None:
     """Raise what loading this directory would raise, and change nothing in it."""
     probe = make_components(path, config, OverlayMedium(medium), now_ms)
-    settings = ConfigFiles(probe.paths, config, medium, now_ms)
+    settings = ConfigFiles(probe.paths, config, medium, now_ms, is_trial=True)
     settings.load()
     probe.queues.set_types(settings.queue_types)
     refuse_misnamed(_find_misnamed(probe))

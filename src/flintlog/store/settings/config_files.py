@@ -13,6 +13,7 @@ opening for writing fails before anything is changed; a read-only opening report
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from flintlog.checks.finding import Finding
 from flintlog.disk.media.medium import Medium
@@ -42,14 +43,19 @@ class ConfigFiles:
         now_ms: Milliseconds,
         *,
         read_only: bool = False,
+        is_trial: bool = False,
         check_open: Callable[[], None] = lambda: None,
         flush: Callable[[], None] = lambda: None,
     ) -> None:
-        """`check_open` may refuse a save by an error. `flush` makes the log durable before offsets are saved."""
+        """`check_open` may refuse a save by an error. `flush` makes the log durable before offsets are saved.
+
+        A trial finds out whether the files can be loaded, and logs nothing.
+        """
+        tabled = partial(JsonFile, medium=medium, before_save=check_open, is_trial=is_trial)
         self.findings: list[Finding] = []
         """Files that the last load replaced by their backup, or could not use."""
-        self.topics_file = JsonFile(paths.topics, medium, before_save=check_open)
-        self.groups_file = JsonFile(paths.groups, medium, before_save=check_open)
+        self.topics_file = tabled(paths.topics)
+        self.groups_file = tabled(paths.groups)
         self.topics = ConfigTable(self.topics_file, TopicConfig, "topicConfigTable", now_ms, predefined=SYSTEM_TOPICS)
         self.groups = ConfigTable(
             self.groups_file,
@@ -61,20 +67,20 @@ class ConfigFiles:
             file_extras={"forbiddenTable": {}},
         )
         self.offsets = ConsumerOffsets(
-            JsonFile(paths.consumer_offsets, medium, before_save=check_open),
+            tabled(paths.consumer_offsets),
             now_ms,
             config.flush_consumer_offset_interval,
             flush=flush,
             is_light=paths.is_light,
-            other=JsonFile(paths.other_consumer_offsets, medium),
+            other=JsonFile(paths.other_consumer_offsets, medium, is_trial=is_trial),
         )
         self.subscriptions = Subscriptions(
-            JsonFile(paths.consumer_filter, medium, before_save=check_open),
+            tabled(paths.consumer_filter),
             BloomFilter(config.max_error_rate_of_bloom_filter, config.expect_consumer_num_use_filter),
             now_ms,
             read_only=read_only,
         )
-        self._delays = JsonFile(paths.delay_offsets, medium)
+        self._delays = JsonFile(paths.delay_offsets, medium, is_trial=True)  # its service loads it
         self._has_delays = "schedule" in config.services and not read_only
         self._given_types = config.topic_queue_types
         self._read_only = read_only

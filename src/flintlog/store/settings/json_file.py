@@ -71,15 +71,22 @@ class JsonFile:
     """Loads and saves one config file. `findings` has what the last load reports."""
 
     def __init__(
-        self, path: Path, medium: Medium, *, pretty: bool = True, before_save: Callable[[], None] | None = None
+        self,
+        path: Path,
+        medium: Medium,
+        *,
+        pretty: bool = True,
+        before_save: Callable[[], None] | None = None,
+        is_trial: bool = False,
     ) -> None:
-        """`before_save` may refuse a save by an error."""
+        """`before_save` may refuse a save by an error. A trial logs nothing: the load that follows it does."""
         self.path = path
         self.backup = path.with_name(path.name + BACKUP_SUFFIX)
         self.findings: tuple[Finding, ...] = ()
         self._medium = medium
         self._pretty = pretty
         self._before_save = before_save
+        self._is_trial = is_trial
         self.share: Callable[[JsonValue], None] | None = None
         """Brings a new content to a ledger's group before it is written here, or refuses it by an error."""
         self._saved: bytes | None = None
@@ -100,11 +107,16 @@ class JsonFile:
         if found is None:
             return None
         if found.is_backup:
-            log.warning("%s is missing or does not parse: its backup %s is used", self.path, self.backup.name)
+            self.warn("%s is missing or does not parse: its backup %s is used", self.path, self.backup.name)
             self.findings = (self._restored(),)
         else:
             self._saved = found.data
         return found.value
+
+    def warn(self, text: str, *values: object) -> None:
+        """Log something about the content, once: not in a trial."""
+        if not self._is_trial:
+            log.warning(text, *values)
 
     def load_figures(self, accept: Accept | None = None) -> JsonObject | None:
         """`load` for statistics: if neither file can be used, there are none, and both are left as they are."""

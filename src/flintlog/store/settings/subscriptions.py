@@ -201,7 +201,7 @@ class Subscriptions:
                 if one is None:
                     continue
                 if one.judge.bit_count != self._bloom.bit_count:
-                    log.warning("the bitmaps have another size now: %s is ignored", self.file.path)
+                    self.file.warn("the bitmaps have another size now: %s is ignored", self.file.path)
                     return
                 found.setdefault(one.topic, {})[one.group] = one
         self._by_topic = found
@@ -213,7 +213,7 @@ class Subscriptions:
         try:
             condition = Sql92(expression)
         except InvalidFilter as error:
-            log.warning("the filter of %s on %s in %s is left out: %s", group, topic, self.file.path, error)
+            self.file.warn("the filter of %s on %s in %s is left out: %s", group, topic, self.file.path, error)
             return None
         born, dead = _whole(data.get("bornTime")), _whole(data.get("deadTime"))
         positions = bits.get("bitPos")
