@@ -33,11 +33,11 @@ def on_small_disk(tmp_path: Path) -> list[str]:
     return in_own_namespace(tmp_path)
 
 
-@pytest.mark.parametrize("flush", ["sync", "async"])
-def test_full_disk_refuses_puts_serves_reads_and_recovers(on_small_disk: list[str], tmp_path: Path, flush: str) -> None:
+@pytest.mark.parametrize("kind", full_disk_writer.KINDS)
+def test_full_disk_refuses_puts_serves_reads_and_recovers(on_small_disk: list[str], tmp_path: Path, kind: str) -> None:
     root = Path(full_disk_writer.__file__).parents[2]
     done = subprocess.run(
-        [*on_small_disk, sys.executable, full_disk_writer.__file__, str(tmp_path / "store"), flush],
+        [*on_small_disk, sys.executable, full_disk_writer.__file__, str(tmp_path / "store"), kind],
         check=False,
         capture_output=True,
         text=True,

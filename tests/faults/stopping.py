@@ -37,9 +37,9 @@ class StoppingMedium(FaultyMedium):
             raise PowerLost
         self.left -= 1
 
-    def create(self, path: Path, size: int) -> FaultyFile:
+    def create(self, path: Path, size: int, allocated: int | None = None) -> FaultyFile:
         self._step()
-        return super().create(path, size)
+        return super().create(path, size, allocated)
 
     def sync_node(self, node: FaultyNode, path: Path, start: int, stop: int) -> None:
         self._step()

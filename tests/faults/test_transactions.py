@@ -80,9 +80,9 @@ class WatchedMedium(FaultyMedium):
             for after in (self.kill(), *(self.crash(len(self.moments) + seed) for seed in range(2))):
                 self.moments.append((after, dict(world.durable), dict(world.state), world.clock.now_ms()))
 
-    def create(self, path: Path, size: int) -> FaultyFile:
+    def create(self, path: Path, size: int, allocated: int | None = None) -> FaultyFile:
         self._step()
-        return super().create(path, size)
+        return super().create(path, size, allocated)
 
     def sync_node(self, node: FaultyNode, path: Path, start: int, stop: int) -> None:
         self._step()

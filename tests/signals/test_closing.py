@@ -12,6 +12,9 @@ from tests.signals.test_every_point import interrupter
 __all__ = ["interrupter"]
 QUICK_POINTS = 12
 
+# An interruption inside a callback of Python's own, when a map or a store is collected, is swallowed there.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
 
 def close_everywhere(name: str, interrupter: Interrupter, most: int) -> None:
     total, point = 1, 0

@@ -86,6 +86,9 @@ cdef class Encoder:
             or not self.make_plan(<PyObject *>message, <PyObject *>properties, stored_at, &plan)
         ):
             return self.append_plainly(tail, message, queue_offset, store_timestamp, properties, moves)
+        if tail.lacks_room(plan.size):
+            tail.make_room(plan.size + END_RESERVE)  # other code runs: the plan no longer stands
+            return self.append(tail, message, queue_offset, store_timestamp, properties, moves)
         size = self.write(tail, &plan, offset_in_queue, stored_at, NULL)
         if size:
             move_on(moves)
@@ -95,7 +98,7 @@ cdef class Encoder:
         self, Tail tail, const Plan *plan, int64_t offset_in_queue, int64_t stored_at, Facts *facts
     ) noexcept:
         """Write a planned record into a tail that is known to be writable; its size, or 0 when there is no room."""
-        if <Py_ssize_t>plan.size + END_RESERVE > tail.size - tail.at:
+        if <Py_ssize_t>plan.size + END_RESERVE > tail.allocated - tail.at:
             return 0
         write_record(
             tail.data + tail.at, plan, offset_in_queue, tail.base + tail.at, stored_at, self.append_crc, facts
@@ -108,6 +111,8 @@ cdef class Encoder:
     cdef append_plainly(self, Tail tail, message, queue_offset, store_timestamp, properties, moves):
         cdef bytes record = self.plain.encode(message, queue_offset, tail.end, store_timestamp, properties)
         cdef Py_ssize_t size = PyBytes_GET_SIZE(record)
+        if tail.lacks_room(size):
+            tail.make_room(size + END_RESERVE)
         tail.check_writable()  # other code ran
         if size + END_RESERVE > tail.size - tail.at:
             return 0
@@ -136,6 +141,8 @@ cdef class Encoder:
             total = self.plan_batch(
                 items, tail.base + tail.at, queue_offset, store_timestamp, offsets.data.as_longlongs, bodies, &frames
             )
+            if tail.lacks_room(total):
+                tail.make_room(total + END_RESERVE)
             tail.check_writable()  # other code may have run
             if total + END_RESERVE > tail.size - tail.at:
                 return None
@@ -165,6 +172,9 @@ cdef class Encoder:
             return self.append_encoded_plainly(tail, batch, queue_offset, store_timestamp, moves)
         if total + END_RESERVE > tail.size - tail.at:
             return None
+        if tail.lacks_room(total):
+            tail.make_room(total + END_RESERVE)  # other code runs: the plan no longer stands
+            return self.append_encoded(tail, batch, queue_offset, store_timestamp, moves)
         # Making the array runs no code of others, so the plan still stands.
         offsets = array.clone(INT64_ARRAY, count + 1, False)
         into = tail.room_for(total)
@@ -179,6 +189,8 @@ cdef class Encoder:
         cdef uint8_t *into
         records, offsets = self.plain.encode_encoded(batch, queue_offset, tail.end, store_timestamp)
         cdef Py_ssize_t size = PyBytes_GET_SIZE(records)
+        if tail.lacks_room(size):
+            tail.make_room(size + END_RESERVE)
         tail.check_writable()  # other code ran
         if size + END_RESERVE > tail.size - tail.at:
             return None

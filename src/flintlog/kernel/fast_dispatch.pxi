@@ -286,7 +286,7 @@ cdef class FastDispatch:
         if record_end <= end.max_physical_offset:
             return True
         tail = end.tail
-        if tail is None or tail.data == NULL or tail.view.readonly or tail.size - tail.at < ENTRY_SIZE:
+        if tail is None or tail.data == NULL or tail.view.readonly or tail.allocated - tail.at < ENTRY_SIZE:
             return False
         if record.queue_offset < 0 or entry_offset(record.queue_offset) != tail.base + tail.at:
             return False

@@ -273,10 +273,13 @@ cdef class FastPut:
         queue_offset = self.next_offsets.get(key, 0)
         tail.check_writable()
         start = tail.at
-        if first is messages:
-            offsets = self.encoder.append_encoded(tail, messages, queue_offset, stored_at)
-        else:
-            offsets = self.encoder.append_batch(tail, messages, queue_offset, stored_at)
+        try:
+            if first is messages:
+                offsets = self.encoder.append_encoded(tail, messages, queue_offset, stored_at)
+            else:
+                offsets = self.encoder.append_batch(tail, messages, queue_offset, stored_at)
+        except DiskFull:
+            return None  # the usual way refuses it
         if offsets is None:
             return None
         self.next_offsets[key] = queue_offset + len(offsets) - 1

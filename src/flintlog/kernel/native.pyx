@@ -37,7 +37,7 @@ from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memchr, memcmp, memcpy, memset
 from posix.types cimport off_t
 
-from flintlog.errors import FormatError, InvalidMessage, StoreClosed
+from flintlog.errors import DiskFull, FormatError, InvalidMessage, StoreClosed
 from flintlog.format.java import decode_text, parse_int
 from flintlog.kernel.reference import __all__ as PLAIN_NAMES
 from flintlog.kernel.reference.columns import MAX_DECODED_BYTES, Decoded

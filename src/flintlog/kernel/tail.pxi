@@ -38,6 +38,8 @@ cdef class Tail:
     cdef Py_ssize_t at
     cdef public int64_t base
     cdef public int64_t store_timestamp
+    cdef public Py_ssize_t allocated
+    cdef public object allocate
     cdef object given
     cdef int descriptor
     cdef Py_ssize_t least_through
@@ -53,6 +55,7 @@ cdef class Tail:
         self.given = buffer
         self.data = <uint8_t *>self.view.buf
         self.size = self.view.len
+        self.allocated = self.size
         self.base = base
         self.position = position
 
@@ -85,8 +88,9 @@ cdef class Tail:
             self.is_held = False
             self.data = NULL
             self.size = 0
+            self.allocated = 0
             PyBuffer_Release(&self.view)
-        self.given = None
+        self.given = self.allocate = None
         self.close_file()
 
     @property
@@ -115,6 +119,15 @@ cdef class Tail:
     def leave_file(self):
         """Stop writing through the file, and close the descriptor."""
         self.close_file()
+
+    def make_room(self, Py_ssize_t size):
+        """Get space on the disk for so many bytes at the position. Raises `DiskFull`, and nothing is changed."""
+        if self.at + size > self.allocated and self.allocate is not None:
+            self.allocated = self.allocate(self.at + size)
+
+    cdef inline bint lacks_room(self, Py_ssize_t size) noexcept:
+        """Whether records of this total size fit into the file, and there is no space on the disk for them yet."""
+        return self.allocated - self.at < size + END_RESERVE <= self.size - self.at
 
     cdef inline int64_t end_offset(self) noexcept:
         return self.base + self.at

@@ -51,8 +51,8 @@ def test_a_file_that_another_process_makes_meanwhile_is_kept(tmp_path: Path, mon
     path = tmp_path / "f"
     allocate = local._allocate
 
-    def allocate_slowly(descriptor: int, size: int) -> None:
-        allocate(descriptor, size)
+    def allocate_slowly(descriptor: int, size: int, allocated: int) -> None:
+        allocate(descriptor, size, allocated)
         path.write_bytes(b"precious")
 
     monkeypatch.setattr(local, "_allocate", allocate_slowly)

@@ -44,14 +44,17 @@ def path(tmp_path: Path) -> Path:
 @pytest.fixture
 def segment(path: Path) -> Segment:
     medium = LocalMedium()
-    return Segment(path, 0, SIZE, medium, raw=medium.create(path, SIZE))
+    segment = Segment(path, 0, SIZE, medium, raw=medium.create(path, SIZE), allocated=SIZE)
+    assert segment.append(bytes(SIZE // 4))  # as much is prepared ahead as was written
+    return segment
 
 
 def test_space_ahead_of_a_writer_that_syncs_was_written_before(segment: Segment, path: Path) -> None:
-    if unwritten_bytes(path) != SIZE or not segment.raw(writable=True).prepare(0, PAGE):
+    before = unwritten_bytes(path)
+    if before < SIZE // 2 or not segment.raw(writable=True).prepare(0, PAGE):
         pytest.skip("this file system has no space that is allocated and unwritten")
     segment.warm_ahead(SIZE // 2, for_syncs=True)
-    assert unwritten_bytes(path) <= SIZE // 2
+    assert unwritten_bytes(path) <= before - SIZE // 4
 
 
 def test_touching_alone_writes_nothing(segment: Segment, path: Path) -> None:
@@ -77,7 +80,7 @@ def test_where_it_cannot_be_done_pages_are_only_touched(
         monkeypatch.setattr(local_file, "write_out", lambda *_: False)
     else:
         path.unlink()
-    assert segment.warm_ahead(SIZE // 2, for_syncs=True) == SIZE // 2
+    assert segment.warm_ahead(SIZE // 2, for_syncs=True) == SIZE // 4
     assert segment.append(b"x" * 5000)
 
 

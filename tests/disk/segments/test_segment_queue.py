@@ -347,7 +347,7 @@ def test_on_a_full_disk_no_segment_is_made_and_none_is_lost(tmp_path: Path) -> N
     medium = FaultyMedium(capacity=2 * SEGMENT_SIZE)
     queue = SegmentQueue([tmp_path], SEGMENT_SIZE, medium)
     for _ in range(2):
-        fill(queue.last_or_new(), b"x")
+        fill(queue.last_or_new(), bytes(SEGMENT_SIZE))
     assert queue.last_or_new() is None
     assert isinstance(queue.create_failure, DiskFull)
     assert len(medium.listing(tmp_path)) == 2

@@ -62,7 +62,7 @@ def test_index_without_files_finds_nothing(tmp_path: Path) -> None:
     index = make_index(tmp_path / "index")
     assert index.load(True, 0) == []
     assert index.query_offsets("orders", "a", 10, 0, FOREVER) == []
-    assert index.fast_dispatch_buffer() == (None, 4, 6)
+    assert index.fast_dispatch_buffer() == (None, 4, 0)
     assert index.put([], 100, START_MS)
     assert index.files == ()
 

@@ -13,7 +13,7 @@ import pytest
 
 from flintlog.disk.faulty.faulty_disk import FaultyMedium
 from flintlog.disk.media.local import LocalMedium
-from flintlog.errors import DamagedStore, FormatError, InvalidMessage, InvalidOffset
+from flintlog.errors import DamagedStore, DiskFull, FormatError, InvalidMessage, InvalidOffset
 from flintlog.format.ledger import EntryHead, LedgerCheckpoint, LedgerPromise, TermVote
 from flintlog.store.ledger import ledger_recovery
 from flintlog.store.ledger.ledger_files import LedgerFiles
@@ -503,3 +503,26 @@ def test_bytes_that_are_no_entry_are_an_error_that_says_so(tmp_path: Path) -> No
     view[0] = 9
     with pytest.raises(FormatError):
         files.entry(0)
+
+
+def test_an_entry_that_the_full_disk_refuses_can_be_appended_later() -> None:
+    """Whichever step finds no space, of the data or of the index: nothing of the entry is there."""
+    medium = FaultyMedium()
+    directory = Path("/ledger")
+    files = LedgerFiles(directory, medium, data_file_bytes=16 * 1024, index_file_bytes=32 * 200)
+    files.load()
+    bodies = some_bodies(200)
+    medium.capacity = medium.usage(directory).total - medium.usage(directory).free
+    refused = 0
+    while files.end + 1 < len(bodies):
+        try:
+            grow(files, [bodies[files.end + 1]])
+        except DiskFull:
+            refused += 1
+            medium.capacity += 4096
+    assert refused
+    assert [body for _, body in contents(files)] == bodies
+    files.close()
+    again = LedgerFiles(directory, medium.kill(), data_file_bytes=16 * 1024, index_file_bytes=32 * 200)
+    again.load()
+    assert [body for _, body in contents(again)] == bodies

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from flintlog.disk.media.medium import PAGE_BYTES
 from flintlog.format import properties as names
 from flintlog.format.properties import parse_properties
 from flintlog.format.sys_flag import INNER_BATCH, takes_queue_offset
@@ -179,7 +180,9 @@ def test_fast_dispatch_writes_the_same_bytes_through_the_queue_ends(
                 fast_dispatch.set_index(*index.fast_dispatch_buffer())
     fast_dispatch.set_index(None)
     queue_files = [path for path in (tmp_path / "consumequeue").rglob("*") if path.is_file()]
-    assert slow_count == len(queue_files)  # the slow step is needed only for a new file
+    written = [len(path.read_bytes().rstrip(b"\0")) for path in queue_files]
+    grown = sum((size // PAGE_BYTES).bit_length() for size in written)
+    assert slow_count <= len(queue_files) + grown  # the slow step is needed only for a new file, and when it doubles
     index.flush()
     assert_same_files(store, tmp_path)
 

@@ -41,9 +41,9 @@ class CountingMedium(LocalMedium):
         super().__init__(max_maps)
         self.open_count = 0
 
-    def open(self, path: Path, writable: bool = False) -> LocalFile:
+    def open(self, path: Path, writable: bool = False, *, in_steps: bool = False) -> LocalFile:
         self.open_count += 1
-        return super().open(path, writable)
+        return super().open(path, writable, in_steps=in_steps)
 
 
 def make_table(root: Path, types: dict[str, str] | None = None, medium: Medium | None = None) -> QueueTable:

@@ -60,9 +60,9 @@ class VanishingMedium(LocalMedium):
         if path == self.victim:
             path.unlink(missing_ok=True)
 
-    def open(self, path: Path, writable: bool = False) -> LocalFile:
+    def open(self, path: Path, writable: bool = False, *, in_steps: bool = False) -> LocalFile:
         self._before(path)
-        return super().open(path, writable)
+        return super().open(path, writable, in_steps=in_steps)
 
     def head(self, path: Path, size: int) -> bytes:
         self._before(path)

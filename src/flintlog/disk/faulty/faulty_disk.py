@@ -18,7 +18,8 @@ file system without nameless files.
 a new handle of the same file reports success without writing them, unless they were touched or changed since. Code that
 trusts that success loses data, and a test with this disk shows it.
 
-*Space.* With `capacity`, files whose total size would exceed it cannot be created: `DiskFull`.
+*Space.* With `capacity`, pages beyond it cannot be allocated: `DiskFull`. A page that was written without space is
+found at the next crash or kill: `AssertionError`.
 
 *Decay.* `flip_bit` changes a bit of both images.
 
@@ -38,7 +39,7 @@ from pathlib import Path
 
 from flintlog.disk.faulty.faulty_file import FaultyFile, FaultyLock
 from flintlog.disk.faulty.faulty_names import FaultyNames, name_error
-from flintlog.disk.faulty.faulty_state import FaultyDirectory, FaultyNode
+from flintlog.disk.faulty.faulty_state import FaultyDirectory, FaultyNode, pages
 from flintlog.disk.media.map_cache import DEFAULT_MAX_MAPS, MapCache
 from flintlog.disk.media.medium import MAX_SMALL_FILE_BYTES, PAGE_BYTES, DiskUsage, FileInfo
 from flintlog.errors import DiskError, DiskFull, StoreInUse, SyncFailed
@@ -101,6 +102,7 @@ class FaultyMedium:
         """The disk that the next process finds if power is lost now."""
         after = self._empty()
         with self._lock:
+            self._check_allocated()
             after._names = self._names.after_crash(random.Random(seed), torn_creates=self.torn_creates)
         return after
 
@@ -108,8 +110,13 @@ class FaultyMedium:
         """The disk that the next process finds if this one is killed now: all writes, durable or not."""
         after = self._empty()
         with self._lock:
+            self._check_allocated()
             after._names = self._names.copy()
         return after
+
+    def _check_allocated(self) -> None:
+        for node in self._names.nodes():
+            node.check_allocated()
 
     def _empty(self) -> FaultyMedium:
         return FaultyMedium(
@@ -121,19 +128,31 @@ class FaultyMedium:
 
     # Files
 
-    def create(self, path: Path, size: int) -> FaultyFile:
+    def create(self, path: Path, size: int, allocated: int | None = None) -> FaultyFile:
         with self._lock:
             directory = self._names.directory(path.parent)
             if path.name in directory.live:
                 raise name_error(EEXIST, f"make a file of {size} bytes", path)
-            self._check_space(size, path)
+            first = size if allocated is None else min(allocated, size)
+            self._check_space(first, path)
             node = FaultyNode(bytearray(size), bytes(size), self.clock_ms())
+            node.allocated = set(pages(0, first))
             self._names.change((directory, path.name, node))
             self._names.fresh.add(path)
-        return FaultyFile(path, node, self.sync_node, writable=True)
+        return FaultyFile(path, node, self.sync_node, self.allocate_node, writable=True)
 
-    def open(self, path: Path, writable: bool = False) -> FaultyFile:
-        return FaultyFile(path, self._file(path), self.sync_node, writable=writable)
+    def open(self, path: Path, writable: bool = False, *, in_steps: bool = False) -> FaultyFile:
+        node = self._file(path)
+        if writable and not in_steps:
+            self.allocate_node(node, path, 0, len(node.live))
+        return FaultyFile(path, node, self.sync_node, self.allocate_node, writable=writable)
+
+    def allocate_node(self, node: FaultyNode, path: Path, start: int, stop: int) -> None:
+        """Carries out `FaultyFile.allocate`."""
+        with self._lock:
+            more = set(pages(start, stop)) - node.allocated
+            self._check_space(len(more) * PAGE_BYTES, path)
+            node.allocated |= more
 
     def sync_node(self, node: FaultyNode, path: Path, start: int, stop: int) -> None:
         """Carries out `FaultyFile.sync`."""
@@ -193,6 +212,7 @@ class FaultyMedium:
                 raise name_error(EISDIR, "write", path)
             self._check_space(len(data) - len(node.live), path)
             node.live = bytearray(data)
+            node.allocated = set(pages(0, len(data)))
             node.lost_pages.clear()
         self.sync_node(node, path, 0, len(data))
 
@@ -266,7 +286,7 @@ class FaultyMedium:
 
     def _used(self) -> int:
         with self._lock:
-            return sum(len(node.live) for node in self._names.nodes())
+            return sum(node.space for node in self._names.nodes())
 
     def _check_space(self, more: int, path: Path) -> None:
         if self.capacity is not None and self._used() + more > self.capacity:

@@ -9,19 +9,22 @@ from flintlog.disk.faulty.faulty_state import FaultyNode
 from flintlog.disk.media.medium import Advice, check_range
 from flintlog.errors import DiskError, SyncFailed
 
-SyncNode = Callable[[FaultyNode, Path, int, int], None]
+OnNode = Callable[[FaultyNode, Path, int, int], None]
 
 
 class FaultyFile:
     """A handle of a file on a faulty disk."""
 
-    def __init__(self, path: Path, node: FaultyNode, sync_node: SyncNode, *, writable: bool) -> None:
+    def __init__(
+        self, path: Path, node: FaultyNode, sync_node: OnNode, allocate_node: OnNode, *, writable: bool
+    ) -> None:
         self.path = path
         self.size = len(node.live)
         view = memoryview(node.live)
         self._view: memoryview | None = view if writable else view.toreadonly()
         self._node = node
         self._sync_node = sync_node
+        self._allocate_node = allocate_node
         self._sync_failure: SyncFailed | None = None
 
     @property
@@ -43,8 +46,13 @@ class FaultyFile:
         check_range(self.path, self.size, position, position + len(data))
         self._node.live[position : position + len(data)] = data
 
+    def allocate(self, start: int, stop: int) -> None:
+        check_range(self.path, self.size, start, stop)
+        self._allocate_node(self._node, self.path, start, stop)
+
     def clear(self, start: int, stop: int) -> None:
         check_range(self.path, self.size, start, stop)
+        self._allocate_node(self._node, self.path, start, stop)
         self._node.live[start:stop] = bytes(stop - start)
 
     def data_end(self, start: int) -> int:

@@ -124,6 +124,7 @@ class FaultyNames:
                 data = node.after_crash(chance, torn_creates)
                 copies[node] = FaultyNode(bytearray(data), data, node.modified_ms)
                 copies[node].was_synced = True
+                copies[node].allocated &= node.allocated
             rebuilt.live[name] = copies[node]
         rebuilt.durable = dict(rebuilt.live)
         return rebuilt

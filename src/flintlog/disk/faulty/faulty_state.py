@@ -21,13 +21,30 @@ class FaultyNode:
         self.durable = bytearray(durable)
         self.modified_ms = modified_ms
         self.was_synced = False
+        self.allocated: set[int] = set(pages(0, len(live)))
+        """The pages that have space on the disk."""
         self.lost_pages: dict[int, bytes] = {}  # content at a failed sync; the page counts as clean until it changes
 
     def copy(self) -> FaultyNode:
         twin = FaultyNode(bytearray(self.live), self.durable, self.modified_ms)
         twin.was_synced = self.was_synced
+        twin.allocated = set(self.allocated)
         twin.lost_pages = dict(self.lost_pages)
         return twin
+
+    @property
+    def space(self) -> int:
+        """How many bytes the file takes of the disk."""
+        return min(len(self.live), len(self.allocated) * PAGE_BYTES)
+
+    def check_allocated(self) -> None:
+        """Fail if a byte was written where the file has no space: a real disk that is full ends the process then."""
+        size = len(self.live)
+        if self.space < size:
+            for position in pages(0, size):
+                stop = min(size, position + PAGE_BYTES)
+                if position not in self.allocated and self.live.count(0, position, stop) < stop - position:
+                    raise AssertionError(f"page {position} was written without space on the disk")
 
     def sync(self, start: int, stop: int) -> None:
         if len(self.durable) != len(self.live):

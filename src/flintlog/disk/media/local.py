@@ -1,4 +1,4 @@
-"""The real disk: files that are allocated in full, mapped, and synced without the GIL.
+"""The real disk: files that are allocated before they are written, mapped, and synced without the GIL.
 
 A new file is created without a name (O_TMPFILE), allocated, and linked under its name when it has its full size, so a
 crash or a full disk in between leaves no file. Where the file system cannot do that, it is created in place and removed
@@ -41,15 +41,15 @@ class LocalMedium:
         self._fresh_lock = threading.Lock()  # for every change of it; reading it needs none
         self._replace_lock = threading.Lock()
 
-    def create(self, path: Path, size: int) -> LocalFile:
-        """A new writable file of `size` allocated zero bytes; raises if the name exists."""
+    def create(self, path: Path, size: int, allocated: int | None = None) -> LocalFile:
+        """A new writable file of `size` zero bytes, the first ones allocated; raises if the name exists."""
         what = f"make a file of {size} bytes"
         if os.path.lexists(path):  # also true for a dangling link
             raise disk_error(FileExistsError(EEXIST, os.strerror(EEXIST)), what, path)
         self._note_fresh(path)
         try:
             with os_errors(what, path):
-                descriptor = self._make_allocated(path, size)
+                descriptor = self._make_allocated(path, size, size if allocated is None else min(allocated, size))
                 try:
                     status = os.fstat(descriptor)
                     mapping = MemoryMap(size, descriptor, writable=True)
@@ -63,16 +63,16 @@ class LocalMedium:
                     self.remove(path)
             raise
 
-    def _make_allocated(self, path: Path, size: int) -> int:
+    def _make_allocated(self, path: Path, size: int, allocated: int) -> int:
         try:
-            return _make_nameless(path, size)
+            return _make_nameless(path, size, allocated)
         except OSError as error:
             if error.errno not in _NAMELESS_UNSUPPORTED:
                 raise
-        return _make_in_place(path, size)
+        return _make_in_place(path, size, allocated)
 
-    def open(self, path: Path, writable: bool = False) -> LocalFile:
-        """Map an existing file. If it is writable, its holes are allocated first.
+    def open(self, path: Path, writable: bool = False, *, in_steps: bool = False) -> LocalFile:
+        """Map an existing file. If it is writable, its holes are allocated first, or `in_steps` by the caller.
 
         Otherwise writing to a hole on a full disk would kill the process.
         """
@@ -80,7 +80,7 @@ class LocalMedium:
             descriptor = os.open(path, (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC)
             try:
                 status = os.fstat(descriptor)
-                if writable and status.st_size > status.st_blocks * 512:
+                if writable and not in_steps and status.st_size > status.st_blocks * 512:
                     os.posix_fallocate(descriptor, 0, status.st_size)
                 mapping = MemoryMap(status.st_size, descriptor, writable=writable)
             finally:
@@ -238,13 +238,13 @@ def odd_names(directory: Path) -> dict[str, str]:
     return found
 
 
-def _make_nameless(path: Path, size: int) -> int:
+def _make_nameless(path: Path, size: int, allocated: int) -> int:
     flag = getattr(os, "O_TMPFILE", None)
     if flag is None:
         raise OSError(ENOTSUP, os.strerror(ENOTSUP))
     descriptor = os.open(path.parent, flag | os.O_RDWR | os.O_CLOEXEC, _FILE_MODE)
     try:
-        _allocate(descriptor, size)
+        _allocate(descriptor, size, allocated)
         directory = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
         try:  # linkat follows the link in /proc only with a directory descriptor
             os.link(f"/proc/self/fd/{descriptor}", path.name, dst_dir_fd=directory, follow_symlinks=True)
@@ -256,10 +256,10 @@ def _make_nameless(path: Path, size: int) -> int:
     return os.open(path, os.O_RDWR | os.O_CLOEXEC)
 
 
-def _make_in_place(path: Path, size: int) -> int:
+def _make_in_place(path: Path, size: int, allocated: int) -> int:
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _FILE_MODE)
     try:
-        _allocate(descriptor, size)
+        _allocate(descriptor, size, allocated)
     except BaseException:
         os.close(descriptor)
         os.unlink(path)
@@ -267,9 +267,11 @@ def _make_in_place(path: Path, size: int) -> int:
     return descriptor
 
 
-def _allocate(descriptor: int, size: int) -> None:
-    if size > 0:
-        os.posix_fallocate(descriptor, 0, size)
+def _allocate(descriptor: int, size: int, allocated: int) -> None:
+    if allocated > 0:
+        os.posix_fallocate(descriptor, 0, allocated)
+    if allocated < size:
+        os.ftruncate(descriptor, size)
 
 
 def _sync_directory(path: Path) -> None:

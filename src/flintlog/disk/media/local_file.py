@@ -81,6 +81,17 @@ class LocalFile:
                 count = os.pwrite(descriptor, data, position)
                 data, position = data[count:], position + count
 
+    def allocate(self, start: int, stop: int) -> None:
+        check_range(self.path, self.size, start, stop)
+        if start == stop:
+            return
+        with os_errors(f"make room for {stop - start} bytes", self.path):
+            descriptor = self._open_again()
+            try:
+                os.posix_fallocate(descriptor, start, stop - start)
+            finally:
+                os.close(descriptor)
+
     def clear(self, start: int, stop: int) -> None:
         check_range(self.path, self.size, start, stop)
         if start == stop:

@@ -6,8 +6,10 @@
 
 An implementation guarantees:
 
-- `create` returns a file of exactly `size` zero bytes whose space is allocated, or raises `DiskFull` and leaves no
-  file.
+- `create` returns a file of exactly `size` zero bytes, of which the first `allocated` ones (all, if that is None) have
+  space on the disk; or it raises `DiskFull` and leaves no file.
+- Bytes that have space can be written through the mapping. Writing elsewhere ends the process on a full disk, so
+  `allocate` comes first. `open` for writing allocates the whole file, unless the caller does so itself (`in_steps`).
 - After `RawFile.sync(start, stop)` returned, these bytes, the file's name and its directories survive a crash. It does
   not matter which process wrote them (a killed one may leave bytes that are only in the page cache), nor how the file
   was opened.
@@ -85,8 +87,11 @@ class RawFile(Protocol):
     def write_at(self, position: int, data: memoryview) -> None:
         """Write through the file instead of the mapping: without page faults and without the GIL."""
 
+    def allocate(self, start: int, stop: int) -> None:
+        """Get space on the disk for a range; raises `DiskFull`. What was written there stays."""
+
     def clear(self, start: int, stop: int) -> None:
-        """Set a range to zero; not yet durable."""
+        """Set a range to zero; not yet durable. The range has space on the disk afterwards."""
 
     def data_end(self, start: int) -> int:
         """The offset, at least `start`, after which nothing was ever written, so that it need not be read."""
@@ -113,6 +118,9 @@ class UnsyncedFile:
     """A base for files that are not on a disk of this machine: there is nothing to prepare or sync."""
 
     def sync(self, start: int = 0, stop: int | None = None) -> None:
+        """Does nothing."""
+
+    def allocate(self, start: int, stop: int) -> None:
         """Does nothing."""
 
     def touch(self, start: int, stop: int) -> bool:
@@ -158,9 +166,9 @@ class Medium(Protocol):
     def maps(self) -> MapCache:
         """The mapped segments of all queues of this medium, with a bound on their number."""
 
-    def create(self, path: Path, size: int) -> RawFile: ...
+    def create(self, path: Path, size: int, allocated: int | None = None) -> RawFile: ...
 
-    def open(self, path: Path, writable: bool = False) -> RawFile: ...
+    def open(self, path: Path, writable: bool = False, *, in_steps: bool = False) -> RawFile: ...
 
     def sync(self, path: Path) -> None:
         """Make all bytes of a file durable, also those that another process wrote; the file need not be open.

@@ -74,13 +74,13 @@ class OverlayMedium:
         self._files: dict[Path, OverlayFile] = {}
         self._deleted: set[Path] = set()
 
-    def create(self, path: Path, size: int) -> RawFile:
+    def create(self, path: Path, size: int, allocated: int | None = None) -> RawFile:
         if path in self._files:
             raise DiskError("the file exists", path=path)
         # If the file exists below, another process created it after the directory was listed: it is hidden here.
         return self._keep(path, MemoryMap(size, None, writable=True).buffer)
 
-    def open(self, path: Path, writable: bool = False) -> RawFile:
+    def open(self, path: Path, writable: bool = False, *, in_steps: bool = False) -> RawFile:
         held = self._held(path)
         if held is not None:
             return held

@@ -63,7 +63,7 @@ class RemoteMedium:
         """The files in ranges."""
         return self._source
 
-    def open(self, path: Path, writable: bool = False) -> RawFile:
+    def open(self, path: Path, writable: bool = False, *, in_steps: bool = False) -> RawFile:
         if writable:
             _refuse(path)
         return FetchedFile(self._source, path)
@@ -90,7 +90,7 @@ class RemoteMedium:
     def usage(self, path: Path) -> DiskUsage:
         raise DiskError("the space of this file system is unknown", path=path)
 
-    def create(self, path: Path, size: int) -> NoReturn:
+    def create(self, path: Path, size: int, allocated: int | None = None) -> NoReturn:
         _refuse(path)
 
     def write(self, path: Path, data: bytes) -> NoReturn:

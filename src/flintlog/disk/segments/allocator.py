@@ -18,7 +18,7 @@ from typing import Final
 from flintlog.disk.bell import Bell
 from flintlog.disk.media.medium import Medium, RawFile
 from flintlog.disk.segments.buffer_pool import TransientStorePool
-from flintlog.disk.segments.segment import DEFAULT_TOUCH_AHEAD_BYTES, Segment, WriteBuffer
+from flintlog.disk.segments.segment import DEFAULT_TOUCH_AHEAD_BYTES, FIRST_STEP_BYTES, Segment, WriteBuffer
 from flintlog.disk.segments.segment_queue import NewFile
 from flintlog.errors import DiskError, FlintlogError
 
@@ -161,13 +161,16 @@ class SegmentAllocator:
 
     def _make(self, file: NewFile) -> Segment:
         buffer = self._borrow(file)
+        allocated = file.size if self._warm_up else min(FIRST_STEP_BYTES, file.size)
         try:
-            raw = self._create(file)
+            raw = self._create(file, allocated)
         except BaseException:
             if buffer is not None:
                 buffer.give_back()
             raise
-        segment = Segment(file.path, file.base, file.size, self._medium, raw=raw, write_buffer=buffer)
+        segment = Segment(
+            file.path, file.base, file.size, self._medium, raw=raw, write_buffer=buffer, allocated=allocated
+        )
         if self._warm_up:
             self._keep_in_memory(segment)
         else:
@@ -179,8 +182,8 @@ class SegmentAllocator:
             self._has_complained = True  # once: the limit is the same for every file
             log.warning("%s is warm, but the system refuses to lock it in memory", segment.path)
 
-    def _create(self, file: NewFile) -> RawFile:
-        raw = self._medium.create(file.path, file.size)
+    def _create(self, file: NewFile, allocated: int) -> RawFile:
+        raw = self._medium.create(file.path, file.size, allocated)
         try:
             raw.sync()  # so that the first group commit in this file does not wait for its name
         except BaseException:

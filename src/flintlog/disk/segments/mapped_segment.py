@@ -9,6 +9,9 @@
 flushed <= committed <= wrote, always. Readers see up to `read_position`: committed for a segment with
 a write buffer, wrote otherwise.
 
+The file has its full length from the beginning, and gets space on the disk in steps ahead of the writer (`allocate`).
+The tail passes on how far, and writes no byte beyond.
+
 A segment is mapped on first use. The map cache may unmap it while it has no holder and its tail is not in use. It is
 destroyed when its last holder has released it, or by force after a while: then it is unlinked and no longer served, but
 existing views stay valid.
@@ -17,13 +20,22 @@ existing views stay valid.
 from __future__ import annotations
 
 import os
+import threading
+import weakref
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Final
 
-from flintlog.disk.media.medium import Descriptive, Medium, RawFile
+from flintlog.disk.media.medium import PAGE_BYTES, Descriptive, Medium, RawFile
 from flintlog.disk.segments.counted import Counted
-from flintlog.errors import InvalidOffset, StoreClosed, SyncFailed, WrongFileSize
+from flintlog.errors import DiskFull, InvalidOffset, StoreClosed, SyncFailed, WrongFileSize
 from flintlog.kernel import Tail
+
+FIRST_STEP_BYTES: Final = PAGE_BYTES
+MOST_STEP_BYTES: Final = 16 * 1024 * 1024
+"""A file gets space for as much again as it holds, within these limits: a small store stays small, and a busy writer
+seldom asks."""
 
 
 class WriteBuffer:
@@ -41,6 +53,8 @@ class MappedSegment(Counted):
 
     __slots__ = (
         "__weakref__",
+        "_allocated",
+        "_allocating",
         "_medium",
         "_position",
         "_raw",
@@ -70,8 +84,9 @@ class MappedSegment(Counted):
         *,
         raw: RawFile | None = None,
         write_buffer: WriteBuffer | None = None,
+        allocated: int = 0,
     ) -> None:
-        """`raw` is the file if it is already mapped, as `create` returns it."""
+        """`raw` is the file if it is already mapped, as `create` returns it, with space for so many bytes."""
         super().__init__()
         self.path = path
         self.base = base
@@ -83,6 +98,8 @@ class MappedSegment(Counted):
         # Set by an owner that passes the tail to others. Called in any thread before an idle tail is unmapped; it must
         # not block. True promises that the tail is no longer in use.
         self.give_up_tail: Callable[[], bool] | None = None
+        self._allocated = allocated  # what follows the written bytes has space up to here
+        self._allocating = threading.Lock()
         self._medium = medium
         self._raw = raw
         self._raw_writable = raw is not None
@@ -116,8 +133,10 @@ class MappedSegment(Counted):
     @wrote_position.setter
     def wrote_position(self, position: int) -> None:
         self._position = position
+        self._allocated = min(self._allocated, position)
         if self._tail is not None:
             self._tail.position = position
+            self._tail.allocated = self._allocated
 
     @property
     def store_timestamp(self) -> int:
@@ -173,7 +192,7 @@ class MappedSegment(Counted):
             return self._raw, False
         if self._references <= 0:
             raise StoreClosed("the segment was destroyed", path=self.path)
-        raw = self._medium.open(self.path, writable)
+        raw = self._medium.open(self.path, writable, in_steps=True)
         if raw.size != self.size:
             raw.close()
             raise WrongFileSize(f"the file has {raw.size} bytes, not {self.size}", path=self.path)
@@ -192,7 +211,10 @@ class MappedSegment(Counted):
             try:
                 raw = self.raw(writable=True)
                 buffer = raw.buffer if self._write_buffer is None else self._write_buffer.view
-                tail = self._tail = Tail(buffer, self.base, self._position)
+                tail = Tail(buffer, self.base, self._position)
+                tail.allocated = self._allocated
+                tail.allocate = partial(_allocate, weakref.ref(self))  # not the method: the two would be a cycle
+                self._tail = tail
             finally:
                 self.release()
         self.recently_used = True
@@ -214,10 +236,30 @@ class MappedSegment(Counted):
         finally:
             self.release()
 
+    def allocate(self, stop: int) -> int:
+        """Get space on the disk up to `stop` and a step ahead; returns up to where. Raises `DiskFull`."""
+        with self._allocating:  # the writer asks, and the thread that prepares its pages
+            wrote = self.wrote_position
+            start = max(self._allocated, wrote)
+            if stop <= start:
+                return start
+            step = min(max(wrote, FIRST_STEP_BYTES), MOST_STEP_BYTES)
+            ahead = min(self.size, -(-max(stop, wrote + step) // PAGE_BYTES) * PAGE_BYTES)
+            raw = self.raw(writable=True)
+            try:
+                raw.allocate(start, ahead)
+            except DiskFull:
+                ahead = stop
+                raw.allocate(start, ahead)
+            self._allocated = ahead
+            return ahead
+
     def append(self, data: bytes | memoryview) -> bool:
         """Append encoded bytes, as a replica does; False, with nothing written, when they do not fit."""
         tail = self.tail
         buffer = tail.buffer
+        if tail.position + len(data) <= self.size:
+            tail.make_room(len(data))
         start, stop = tail.position, tail.position + len(data)
         if stop > self.size or not isinstance(buffer, memoryview):
             return False
@@ -286,3 +328,10 @@ class MappedSegment(Counted):
             return False
         self._medium.remove(self.path)
         return True
+
+
+def _allocate(owner: weakref.ref[MappedSegment], stop: int) -> int:
+    segment = owner()
+    if segment is None:
+        raise StoreClosed("the segment was dropped")
+    return segment.allocate(stop)

@@ -15,7 +15,6 @@ from typing import Final
 
 from flintlog.disk.bell import Latch
 from flintlog.disk.segments.segment import DEFAULT_TOUCH_AHEAD_BYTES, Segment
-from flintlog.errors import FlintlogError
 
 _LOOKS_PER_DISTANCE: Final = 6  # pages are prepared in steps of half the distance: some checks for each
 
@@ -57,10 +56,7 @@ class PageToucher:
         segment = self._current()
         if segment is None or segment.is_full:
             return 0
-        try:
-            return segment.warm_ahead(self._ahead_bytes, for_syncs=self._for_syncs)
-        except FlintlogError:
-            return 0  # only an optimisation: the writer meets the same error and reports it
+        return segment.warm_ahead(self._ahead_bytes, for_syncs=self._for_syncs)
 
     def _run(self) -> None:
         end, at = self._end(), time.monotonic()

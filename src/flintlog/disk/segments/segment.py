@@ -10,13 +10,14 @@ import time
 from typing import Final
 
 from flintlog.disk.media.medium import PAGE_BYTES, Advice
-from flintlog.disk.segments.mapped_segment import MappedSegment, WriteBuffer
+from flintlog.disk.segments.mapped_segment import FIRST_STEP_BYTES, MappedSegment, WriteBuffer
 from flintlog.disk.segments.selected_range import SelectedRange
-from flintlog.errors import SyncFailed
+from flintlog.errors import DiskFull, FlintlogError, SyncFailed
 
-__all__ = ["DEFAULT_TOUCH_AHEAD_BYTES", "Segment", "SelectedRange", "WriteBuffer"]
+__all__ = ["DEFAULT_TOUCH_AHEAD_BYTES", "FIRST_STEP_BYTES", "Segment", "SelectedRange", "WriteBuffer"]
 
 DEFAULT_TOUCH_AHEAD_BYTES = 16 * 1024 * 1024
+LEAST_TOUCH_AHEAD_BYTES: Final = 64 * 1024
 DEAR_PAGE_NS: Final = 20_000
 """The acceptable cost of a page when many are faulted in at once. On a virtual machine whose host has to find the pages
 the cost is twice as much or more, elsewhere a tenth."""
@@ -111,7 +112,8 @@ class Segment(MappedSegment):
         """Durably zero all bytes after the written ones, so that recovery never finds old records there."""
         if self.hold():
             try:
-                self.raw(writable=True).clear(self.wrote_position, self.size)
+                raw = self.raw(writable=True)
+                raw.clear(self.wrote_position, raw.data_end(self.wrote_position))
                 self._sync(self.wrote_position, self.size)
             finally:
                 self.release()
@@ -173,9 +175,11 @@ class Segment(MappedSegment):
     def warm_ahead(self, ahead_bytes: int = DEFAULT_TOUCH_AHEAD_BYTES, *, for_syncs: bool = False) -> int:
         """Fault in the pages just ahead of the writer; returns how many bytes were touched.
 
-        `for_syncs` also prepares them for a writer that waits for a sync every few pages: see `RawFile.prepare`.
+        `for_syncs` also prepares them for a writer that waits for a sync every few pages: see `RawFile.prepare`. Never
+        more is touched than was written, so that a small file stays small.
         """
         wrote = self.wrote_position
+        ahead_bytes = min(ahead_bytes, max(wrote, LEAST_TOUCH_AHEAD_BYTES))
         start, stop = max(wrote, self._touched_until), min(self.size, wrote + ahead_bytes)
         # In steps of half the distance: one call for each few pages would cost more than the faults.
         if self._write_buffer is not None or stop - start < min(ahead_bytes // 2, self.size - start) or start >= stop:
@@ -187,8 +191,11 @@ class Segment(MappedSegment):
             return 0
         try:
             raw = self.raw(writable=True)
+            self.allocate(stop)
             if not for_syncs or not raw.prepare(start, stop):
                 raw.touch(start, stop)
+        except FlintlogError:
+            return 0  # only an optimisation: the writer meets the same error and reports it
         finally:
             self.release()
         self._touched_until = stop
@@ -205,12 +212,15 @@ class Segment(MappedSegment):
             return self.size
         if wrote >= self._touched_until and self.hold():
             try:
-                stop = min(self.size, wrote + step_bytes)
+                stop = min(self.size, wrote + min(step_bytes, max(wrote, LEAST_TOUCH_AHEAD_BYTES)))
+                self.allocate(stop)
                 began_ns = time.perf_counter_ns()
                 is_touched = self.raw(writable=True).touch(wrote, stop)
                 page_ns = (time.perf_counter_ns() - began_ns) * PAGE_BYTES // max(stop - wrote, PAGE_BYTES)
                 if page_ns > DEAR_PAGE_NS and self._tail is not None:
                     self._tail.prefer_file()
+            except DiskFull:
+                return wrote  # what the writer needs may still fit
             finally:
                 self.release()
             self._touched_until = max(self._touched_until, stop) if is_touched else self.size

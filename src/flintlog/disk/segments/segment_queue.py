@@ -20,7 +20,7 @@ from typing import Protocol
 
 from flintlog.disk.media.medium import Medium
 from flintlog.disk.segments.multi_path import no_path_is_full
-from flintlog.disk.segments.segment import Segment
+from flintlog.disk.segments.segment import FIRST_STEP_BYTES, Segment
 from flintlog.disk.segments.segment_list import SegmentList
 from flintlog.errors import DamagedStore, FlintlogError
 from flintlog.format.names import segment_name
@@ -113,9 +113,10 @@ class SegmentQueue(SegmentList):
         wanted = self._new_file(base)
         if self._allocator is not None:
             return self._add(self._allocator.obtain(wanted, self._new_file(base + self.segment_size)))
-        raw = self.medium.create(wanted.path, wanted.size)
+        allocated = min(FIRST_STEP_BYTES, wanted.size)
+        raw = self.medium.create(wanted.path, wanted.size, allocated)
         try:
-            return self._add(Segment(wanted.path, base, wanted.size, self.medium, raw=raw))
+            return self._add(Segment(wanted.path, base, wanted.size, self.medium, raw=raw, allocated=allocated))
         except BaseException:
             # A signal handler raised: an unlisted file would block the creation of the next one.
             if self.find(base) is None:

@@ -183,7 +183,7 @@ class FastDispatch:
         view = None if tail is None else tail._room()
         if tail is None or view is None or record.queue_offset * ENTRY_SIZE != tail.end:
             return False
-        if tail.capacity - tail.position < ENTRY_SIZE:
+        if tail.allocated - tail.position < ENTRY_SIZE:
             return False
         QUEUE_ENTRY.pack_into(view, tail.position, record.physical_offset, record.size, record.tags_code)
         # Setting the position is the last call: a signal handler cannot raise before the lines that follow are done.

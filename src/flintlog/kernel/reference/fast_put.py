@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Generic, Protocol, TypeVar, cast
 
-from flintlog.errors import FormatError
+from flintlog.errors import DiskFull, FormatError
 from flintlog.format.client_batch import count_client_messages
 from flintlog.format.message_fields import MessageFields
 from flintlog.format.properties import INNER_NUM
@@ -151,15 +151,20 @@ class FastPut(Generic[R, B]):
         queue_offset = self.next_offsets.get(key, 0)
         start = tail.position
         if isinstance(messages, Sequence):
-            moves: Moves = self.next_offsets, {key: queue_offset + len(messages)}, {}, {}
-            offsets = self.encoder.append_batch(tail, messages, queue_offset, stored_at, moves)
+            count = len(messages)
         else:
             try:
                 count = count_client_messages(memoryview(messages.body).cast("B"))
             except FormatError:
                 return None  # the long way raises the error
-            moves = self.next_offsets, {key: queue_offset + count}, {}, {}
-            offsets = self.encoder.append_encoded(tail, messages, queue_offset, stored_at, moves)
+        moves: Moves = self.next_offsets, {key: queue_offset + count}, {}, {}
+        try:
+            if isinstance(messages, Sequence):
+                offsets = self.encoder.append_batch(tail, messages, queue_offset, stored_at, moves)
+            else:
+                offsets = self.encoder.append_encoded(tail, messages, queue_offset, stored_at, moves)
+        except DiskFull:
+            return None  # the usual way refuses it
         if offsets is None:
             return None
         if not self.closed_for & DISPATCH_REASONS:
@@ -175,7 +180,10 @@ class FastPut(Generic[R, B]):
         queue_offset = self.next_offsets.get(key, 0)
         start = tail.position
         moves: Moves = self.next_offsets, {key: queue_offset + 1}, {}, {}
-        size = self.encoder.append(tail, message, queue_offset, stored_at, None, moves)
+        try:
+            size = self.encoder.append(tail, message, queue_offset, stored_at, None, moves)
+        except DiskFull:
+            return None  # the usual way refuses it
         if not size:
             return None
         if not self.closed_for & DISPATCH_REASONS:

@@ -7,7 +7,10 @@ the position passes them.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from flintlog.errors import StoreClosed
+from flintlog.format.record import END_RESERVE
 from flintlog.kernel.types import Buffer, Moves
 
 
@@ -17,7 +20,7 @@ class Tail:
     Invariant: 0 <= position <= capacity, as long as the buffer is held.
     """
 
-    __slots__ = ("_buffer", "_position", "_view", "base", "store_timestamp")
+    __slots__ = ("_buffer", "_position", "_view", "allocate", "allocated", "base", "store_timestamp")
 
     has_file = False
     is_through_file = False
@@ -28,6 +31,9 @@ class Tail:
         self._view: memoryview | None = memoryview(buffer).cast("B")
         self.base = base
         self.store_timestamp = 0
+        self.allocated = self.capacity
+        """How many bytes of the file may be written. `allocate` gets space for more, and says for how many."""
+        self.allocate: Callable[[int], int] | None = None
         self.position = position
 
     @property
@@ -59,7 +65,14 @@ class Tail:
         """Give the buffer back, so that its mapping can be closed. The position stays readable."""
         if self._view is not None:
             self._view.release()
-        self._view = self._buffer = None
+        self._view = self._buffer = self.allocate = None
+        self.allocated = 0
+
+    def make_room(self, size: int) -> None:
+        """Get space on the disk for so many bytes at the position. Raises `DiskFull`, and nothing is changed."""
+        stop = self._position + size
+        if stop > self.allocated and self.allocate is not None:
+            self.allocated = self.allocate(stop)
 
     def take_file(self, descriptor: int) -> bool:
         """Returns False: this kernel does not take the descriptor, and its caller closes it.
@@ -76,6 +89,7 @@ class Tail:
 
     def _append(self, records: bytes, store_timestamp: int, moves: Moves | None = None) -> None:
         """Append records in their order, the first 8 bytes of each last."""
+        self.make_room(len(records) + END_RESERVE)
         view, position = self._writable(), self._position
         start = 0
         while start < len(records):

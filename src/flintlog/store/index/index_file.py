@@ -2,6 +2,8 @@
 
 Invariant: all state is in the file's own header and slots, so the kernel's fast dispatch, `put` and a reader of the
 bytes always agree. An entry is reachable only after it is complete.
+
+The header and the slots have space on the disk from the beginning, the entries get theirs in steps (`make_room`).
 """
 
 from __future__ import annotations
@@ -26,19 +28,25 @@ from flintlog.format.index_file import (
 from flintlog.kernel import index_insert
 
 _MS_PER_S = 1000
+_FIRST_STEP, _MOST_STEP = 200, 50_000
+"""How many entries get space at once: as many as there are, within these limits."""
 
 
 class IndexFile:
     """One file of the index. The dispatching thread writes it; any thread may read it."""
 
-    def __init__(self, path: Path, layout: IndexLayout, medium: Medium, raw: RawFile | None = None) -> None:
-        """`raw` is a file that was just created; without it the file is opened at the first access."""
+    def __init__(self, path: Path, layout: IndexLayout, medium: Medium, *, is_new: bool = False) -> None:
+        """A new file is created. Another one is opened at the first access."""
         self.path = path
         self.layout = layout
         self._medium = medium
-        self._raw = raw
-        self._is_writable = raw is not None
+        self._raw: RawFile | None = None
+        self._is_writable = is_new
+        self._with_space = 0
         self.is_deleted = False
+        if is_new:
+            self._with_space = min(1 + _FIRST_STEP, layout.index_count)
+            self._raw = medium.create(path, layout.file_size, layout.entry_position(self._with_space))
 
     @property
     def name(self) -> str:
@@ -63,9 +71,32 @@ class IndexFile:
         raw = self._raw
         if raw is None or (writable and not self._is_writable):
             # The old map is not closed, because a query may be reading it. It is freed with its last user.
-            raw = self._raw = self._medium.open(self.path, writable)
-            self._is_writable = writable
+            raw = self._medium.open(self.path, writable, in_steps=True)
+            if writable:
+                self._with_space = min(max(1, parse_index_header(raw.buffer).next_entry), self.layout.index_count)
+                raw.allocate(0, self.layout.entry_position(self._with_space))
+            self._raw, self._is_writable = raw, writable
         return raw
+
+    @property
+    def writable_count(self) -> int:
+        """How many entries, the unused first one included, may be written now; `make_room` gets space for more."""
+        self._file(writable=True)
+        return self._with_space
+
+    def make_room(self) -> None:
+        """Get space for the next entry, if the file has room for it; raises `DiskFull`."""
+        raw, count = self._file(writable=True), max(1, self.header.next_entry)
+        if count < self._with_space or count >= self.layout.index_count:
+            return
+        goal = min(count + min(max(count, _FIRST_STEP), _MOST_STEP), self.layout.index_count)
+        raw.allocate(self.layout.entry_position(count), self.layout.entry_position(goal))
+        self._with_space = goal
+
+    def clear_after(self, count: int) -> None:
+        """Set everything to zero after the entries up to `count`."""
+        raw, end = self._file(writable=True), self.layout.entry_position(max(count, 1))
+        raw.clear(end, max(end, raw.data_end(end)))
 
     def start_after(self, previous: IndexHeader) -> None:
         """Begin where the previous file ended. The first key's time is relative to that, then replaces it."""
@@ -75,11 +106,10 @@ class IndexFile:
         self.buffer[:HEADER_SIZE] = encode_index_header(header)
 
     def put(self, key_hash: int, physical_offset: int, store_timestamp: int) -> bool:
-        """Add one key; False when the file is full."""
-        layout = self.layout
-        return index_insert(
-            self.buffer, layout.slot_count, layout.index_count, key_hash, physical_offset, store_timestamp
-        )
+        """Add one key; False when the file is full. Raises `DiskFull`."""
+        self.make_room()
+        slots, count = self.layout.slot_count, self._with_space
+        return index_insert(self.buffer, slots, count, key_hash, physical_offset, store_timestamp)
 
     def collect(
         self,

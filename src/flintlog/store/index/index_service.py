@@ -112,44 +112,38 @@ class IndexService:
         """Index the keys of one record; False when no file could be created."""
         if physical_offset < self.last_header.end_physical_offset:
             return True
-        for key_hash in hashes:
-            file = self._writable()
-            if file is None or not file.put(key_hash, physical_offset, store_timestamp):
-                return False
-        return True
-
-    def _writable(self) -> IndexFile | None:
-        files = self._files
-        if files and not files[-1].is_full:
-            return files[-1]
-        return self._files[-1] if self.roll() else None
+        return all(self.roll() and self._files[-1].put(each, physical_offset, store_timestamp) for each in hashes)
 
     def fast_dispatch_buffer(self) -> tuple[memoryview | None, int, int]:
         """The arguments of a fast dispatch's `set_index`: the file that has room, if there is one."""
         files = self._files
         buffer = files[-1].buffer if files and not files[-1].is_full else None
-        return buffer, self.layout.slot_count, self.layout.index_count
+        return buffer, self.layout.slot_count, files[-1].writable_count if buffer is not None else 0
 
     def roll(self) -> bool:
-        """Make sure that the last file has room; False when none could be created (`create_failure` is the reason).
+        """Make sure that the last file has room and space on the disk; False if not (`create_failure` is the reason).
 
         Raises when the full file could not be made durable. Then no next file is created.
         """
-        full = self._files[-1] if self._files else None
-        if full is not None and not full.is_full:
-            return True
-        if full is not None:
-            self._seal(full)  # first, because the next file's existence proves that this is whole
-        path = self.directory / self._next_name()
+        last = self._files[-1] if self._files else None
+        if last is not None and last.is_full:
+            self._seal(last)  # first, because the next file's existence proves that this is whole
         try:
-            self._medium.make_directories(self.directory)
-            raw = self._medium.create(path, self.layout.file_size)
+            if last is None or last.is_full:
+                self._add_file(last)
+            else:
+                last.make_room()
         except FlintlogError as error:
             self.create_failure = error
             return False
         self.create_failure = None
+        return True
+
+    def _add_file(self, full: IndexFile | None) -> None:
+        path = self.directory / self._next_name()
+        self._medium.make_directories(self.directory)
+        file = IndexFile(path, self.layout, self._medium, is_new=True)
         try:
-            file = IndexFile(path, self.layout, self._medium, raw)
             if full is not None:
                 file.start_after(full.header)
             with self._lock:
@@ -159,7 +153,6 @@ class IndexService:
             if all(each.path != path for each in self._files):
                 self._medium.remove(path)
             raise
-        return True
 
     def _seal(self, full: IndexFile) -> None:
         full.flush()

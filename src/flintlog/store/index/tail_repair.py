@@ -45,8 +45,7 @@ def _rebuild(file: IndexFile, count: int, store_time_of: Callable[[int], int]) -
     buffer, layout = file.buffer, file.layout
     first_entry = layout.entry_position(0)
     buffer[HEADER_SIZE:first_entry] = bytes(first_entry - HEADER_SIZE)
-    end = layout.entry_position(max(count, 1))
-    buffer[end : layout.file_size] = bytes(layout.file_size - end)
+    file.clear_after(count)
     used = 0
     for number in range(1, count):
         entry = parse_index_entry(buffer, layout, number)

@@ -156,7 +156,9 @@ class LedgerFiles:
         if not segment.hold():
             raise DamagedStore("an index file of the ledger is being deleted", path=segment.path)
         try:
-            segment.raw(writable=True).buffer[place : place + INDEX_RECORD_SIZE] = record
+            raw = segment.raw(writable=True)
+            raw.allocate(place, place + INDEX_RECORD_SIZE)
+            raw.buffer[place : place + INDEX_RECORD_SIZE] = record
         finally:
             segment.release()
 
@@ -265,15 +267,18 @@ class LedgerFiles:
         self._check_follows(*entries[0])
         segment = self._segment_for(first.position)
         index, term, position, limit = first.index, first.term, first.position, segment.end - ENTRY_END_RESERVE
+        index_end = self._index_segment(first.index).end // INDEX_RECORD_SIZE
         data: list[bytes] = []
         records: list[bytes] = []
         for head, body in entries:
             is_next = (head.index, head.position, head.body_size) == (index, position, len(body))
-            if not is_next or head.term < term or head.end > limit:
+            if not is_next or head.term < term or head.end > limit or index == index_end:
                 break  # in the next file, or wrong: the next run's first entry is checked
             data += (encode_entry_head(head), body)
             records.append(encode_index_record(head.index_record))
             index, term, position = index + 1, head.term, head.end
+        # The index must not fail after the entries were appended.
+        self._index_segment(first.index).tail.make_room(len(records) * INDEX_RECORD_SIZE)
         if not segment.append(b"".join(data)):
             raise DamagedStore("the ledger's file is shorter than it was", path=segment.path)
         self._append_index(first.index, records)
@@ -313,17 +318,19 @@ class LedgerFiles:
             segment.append(encode_entry_blank(room))
         segment.wrote_position = segment.size
 
+    def _index_segment(self, index: int) -> Segment:
+        """The file for the next index record, which is that of this entry."""
+        offset = index * INDEX_RECORD_SIZE
+        segment = self._made(self._index.last_or_new(offset), self._index)
+        if segment.wrote_position == 0 and offset > segment.base:
+            segment.wrote_position = offset - segment.base  # a ledger that begins in the middle of an index file
+        return segment
+
     def _append_index(self, index: int, records: Sequence[bytes]) -> None:
-        while records:
-            offset = index * INDEX_RECORD_SIZE
-            segment = self._made(self._index.last_or_new(offset), self._index)
-            if segment.wrote_position == 0 and offset > segment.base:
-                segment.wrote_position = offset - segment.base  # a ledger that begins in the middle of an index file
-            fitting = records[: (segment.end - offset) // INDEX_RECORD_SIZE]
-            if segment.base + segment.wrote_position != offset or not segment.append(b"".join(fitting)):
-                raise DamagedStore(f"the index ends at {self._index.max_wrote}", path=segment.path, offset=offset)
-            index += len(fitting)
-            records = records[len(fitting) :]
+        offset = index * INDEX_RECORD_SIZE
+        segment = self._index_segment(index)
+        if segment.base + segment.wrote_position != offset or not segment.append(b"".join(records)):
+            raise DamagedStore(f"the index ends at {self._index.max_wrote}", path=segment.path, offset=offset)
 
     def _made(self, segment: Segment | None, queue: SegmentQueue) -> Segment:
         if segment is None:

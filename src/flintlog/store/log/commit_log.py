@@ -201,12 +201,15 @@ class CommitLog(Log):
         now = self._now_ms()
         tail = self._ready_tail()
         text = None if capacity is None else encode_properties(message.properties or {}, capacity)
-        size = self._append(tail, message, queue_offset, now, text, moves)
-        if not size:
-            rolled = self._append_to_next(message, queue_offset, now, text, moves)
-            if rolled is None:
-                return Receipt(self._refusal)
-            tail, size = rolled
+        try:
+            size = self._append(tail, message, queue_offset, now, text, moves)
+            if not size:
+                rolled = self._append_to_next(message, queue_offset, now, text, moves)
+                if rolled is None:
+                    return Receipt(self._refusal)
+                tail, size = rolled
+        except DiskFull:
+            return Receipt(self._refusal)
         host = message.store_host or self._store_host
         return Receipt(_OK, tail.base + tail.position - size, queue_offset, size, now, host)
 
@@ -217,14 +220,17 @@ class CommitLog(Log):
             now = self._now_ms()
             # The file needs no pages of its map made ready.
             tail = self._tail if self._tail.is_through_file else self._ready_tail()
-            offsets = append(tail, queue_offset, now, moves)
-            if offsets is None:
-                scratch = Tail(scratch_memory(min(most_bytes, self.segments.segment_size)), 0)
-                if append(scratch, queue_offset, now, None) is None:
-                    raise InvalidMessage("the batch does not fit into a segment", advice="make it smaller")
-                offsets = append(self._tail, queue_offset, now, moves) if self._roll() else None
+            try:
+                offsets = append(tail, queue_offset, now, moves)
                 if offsets is None:
-                    return refused(self._refusal, count)
+                    scratch = Tail(scratch_memory(min(most_bytes, self.segments.segment_size)), 0)
+                    if append(scratch, queue_offset, now, None) is None:
+                        raise InvalidMessage("the batch does not fit into a segment", advice="make it smaller")
+                    offsets = append(self._tail, queue_offset, now, moves) if self._roll() else None
+            except DiskFull:
+                offsets = None
+            if offsets is None:
+                return refused(self._refusal, count)
             return Receipts(_OK, offsets, queue_offset, now, first.store_host or self._store_host)
 
     def append_raw(self, offset: int, data: bytes) -> None:

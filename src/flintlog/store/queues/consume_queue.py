@@ -168,6 +168,7 @@ class ConsumeQueue(LogicalQueue):
             if queue_offset and place != segment.base + segment.wrote_position:
                 self.out_of_step_count += 1  # Java only logs it, and appends at the queue's end
             if self.ext is not None and is_extended:
+                segment.tail.make_room(ENTRY_SIZE)  # first: a unit without its entry would stay
                 tags_code = self.ext.put(tags_code, store_timestamp, bitmap)
             self._append(segment, physical_offset, size, tags_code)
         finally:

@@ -55,7 +55,7 @@ def write_at_end(segment: Segment, data: bytes, tails: TailKeeper) -> None:
 
 
 def place_at_end(segment: Segment, data: bytes, tails: TailKeeper, end: QueueEnd | None = None) -> tuple[Tail, int]:
-    """Write bytes at the end of a segment that has room; its tail, and the position after them.
+    """Write bytes at the end of a segment that has room; its tail, and the position after them. Raises `DiskFull`.
 
     The caller sets that position last, together with all other state that counts the bytes, without a call in between:
     an exception of a signal handler then comes before all of it or after. The map cache may later take the tail from
@@ -63,6 +63,7 @@ def place_at_end(segment: Segment, data: bytes, tails: TailKeeper, end: QueueEnd
     """
     segment.give_up_tail = tails.may_take if end is None else partial(tails.take, end)
     tail = segment.tail
+    tail.make_room(len(data))
     position = tail.position
     with memoryview(_held(tail)).cast("B") as view:
         view[position : position + len(data)] = data
