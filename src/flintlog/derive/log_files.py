@@ -48,6 +48,24 @@ def common_size(sizes: Iterable[int], *, unit: int = 1) -> int | None:
     return max(counted, key=lambda size: (counted[size], size)) if counted else None
 
 
+def log_file_size(files: Sequence[tuple[int, int]]) -> int | None:
+    """The size of log files from (base, length) of each; None when bases and lengths do not fit together.
+
+    >>> log_file_size([(0, 1024), (1024, 1024), (2048, 100)]), log_file_size([(0, 100), (1024, 1000)])
+    (1024, 1024)
+    """
+    lengths = [length for _, length in files]
+    size = common_size(lengths)
+    steps = [after - before for (before, _), (after, _) in pairwise(files) if after > before]
+    # A length that several files share is the size, whatever the names are. Otherwise some file is cut short, and the
+    # distance of two neighbours is the size.
+    if size is not None and lengths.count(size) == 1 and steps and size not in steps:
+        size = min(steps)
+    if size is None or any(base % size for base, _ in files):
+        return None
+    return size
+
+
 def check_files(files: Sequence[LogFile], where: str) -> None:
     """Raise unless the files have one size and follow each other."""
     size = common_size(file.size for file in files)

@@ -39,6 +39,7 @@ from flintlog.store.dispatch.external.dispatch_claim import is_wanted, load_owne
 from flintlog.store.options.store_config import StoreConfig
 from flintlog.store.paths import StorePaths
 from flintlog.store.runtime.jobs import Progress
+from flintlog.store.settings.written_with import dispatch_config
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -143,7 +144,8 @@ class _Dispatch:
         """A dispatcher that has the claim; None while the store has it."""
         try:
             with plain_errors("dispatch"):
-                return DispatchDriver(self._paths.root, self._config, self._medium, self._run_tasks, self._cores)
+                config = dispatch_config(self._config, self._paths, self._medium)
+                return DispatchDriver(self._paths.root, config, self._medium, self._run_tasks, self._cores)
         except StoreInUse:
             owner = load_owner(self._paths.dispatch, self._medium)
             if owner is None or owner.kind != "store":

@@ -40,6 +40,7 @@ from flintlog.store.runtime.forking import close_in_children
 from flintlog.store.runtime.jobs import Progress
 from flintlog.store.runtime.lifecycle import Flag, Lifecycle, State
 from flintlog.store.settings.config_files import ConfigFiles
+from flintlog.store.settings.written_with import note_for_dispatch
 from flintlog.store.stats.figures import Figures
 
 log = logging.getLogger(__name__)
@@ -146,6 +147,8 @@ class Engine:
         """Keep dispatchers outside from writing while the store opens; also later, if it dispatches itself."""
         if not self.read_only and (self._is_external or self._handshake.is_there):
             self._handshake.take("store" if self._is_external else "embedded")
+        if self._is_external and not self.read_only:
+            note_for_dispatch(self.parts.paths, self.config, self.medium)
 
     def _start(self) -> None:
         parts = self.parts

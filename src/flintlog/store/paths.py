@@ -156,6 +156,11 @@ class StorePaths:
         return self.root / "dispatch"
 
     @property
+    def dispatch_options(self) -> Path:
+        """The options that the dispatcher has to share with the store."""
+        return self.dispatch / "options.json"
+
+    @property
     def cut_request(self) -> Path:
         """The request to end the log at an earlier place, for the next opening."""
         return self.own / "cut.json"

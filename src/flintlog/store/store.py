@@ -49,7 +49,7 @@ from flintlog.store.settings.consumer_offsets import ConsumerOffsets
 from flintlog.store.settings.groups import Groups
 from flintlog.store.settings.subscriptions import Subscriptions
 from flintlog.store.settings.topics import Topics
-from flintlog.store.settings.written_with import DELAY_LEVELS, load_options, note_options
+from flintlog.store.settings.written_with import fit_options, note_options
 from flintlog.store.stats.broker_stats import BrokerStats
 from flintlog.store.stats.store_stats import StoreStatsService
 
@@ -71,7 +71,6 @@ def start_store(
     read_only: bool,
 ) -> Store:
     """Read what the directory says about itself, load, recover and start; `open_store` has checked its arguments."""
-    is_given = config is not None
     config = StoreConfig() if config is None else config
     now_ms = as_milliseconds(clock)
     check_reading(now_ms)
@@ -84,9 +83,7 @@ def start_store(
     if medium is None:
         path = path.absolute()  # the process may change its working directory
     config = with_found_member(path, config, disk, read_only=read_only)
-    noted = {} if is_given else load_options(StorePaths.of(path, config), disk)
-    if DELAY_LEVELS in noted:  # without a configuration the store keeps its own levels
-        config = config.with_changes(message_delay_level=noted[DELAY_LEVELS])
+    config = fit_options(config, StorePaths.of(path, config), disk)
     if read_only:
         disk = OverlayMedium(disk)
     else:

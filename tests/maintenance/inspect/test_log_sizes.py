@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from flintlog.maintenance.inspect.inference import log_file_size
+from flintlog.derive.log_files import log_file_size
 from flintlog.maintenance.repair.repair import repair
 from flintlog.maintenance.verify.verify import verify
 

@@ -73,13 +73,17 @@ def test_once_dispatches_what_may_be_read_and_ends(spark: SparkSession, tmp_path
     root = tmp_path / "store"
     with open_store(root, EXTERNAL) as store:
         put(store, 200)
-        report = dispatch(spark, root, config=EXTERNAL, once=True)
+        report = dispatch(spark, root, once=True)  # the store says with which sizes it runs
         assert (report.log_start, report.log_end) == (0, store.max_physical_offset)
         assert (report.record_count, report.entry_count) == (200, 200)
         store.wait_dispatched()
         assert store.max_offset("orders", 0) == 66
         assert dispatch(spark, root, config=EXTERNAL, once=True).batch_count == 0
-    assert dispatch(spark, root, config=EXTERNAL, once=True).batch_count == 0  # nobody runs it
+        with pytest.raises(InvalidConfig, match="max_index_num is 7, and the store runs with"):
+            dispatch(spark, root, config=EXTERNAL.with_changes(max_index_num=7), once=True)
+    assert dispatch(spark, root, once=True).batch_count == 0  # nobody runs it
+    with open_store(root, EXTERNAL) as store:
+        assert store.max_offset("orders", 0) == 66
 
 
 def test_batches_of_any_size_give_the_same_bytes(spark: SparkSession, tmp_path: Path) -> None:

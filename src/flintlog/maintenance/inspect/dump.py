@@ -14,6 +14,7 @@ from dataclasses import asdict, fields
 from typing import TypeVar
 
 from flintlog import kernel
+from flintlog.derive.index_plan import index_layout
 from flintlog.errors import FormatError, InvalidConfig
 from flintlog.format.checkpoint import Checkpoint, encode_checkpoint, parse_checkpoint
 from flintlog.format.index_file import ENTRY_SIZE as INDEX_ENTRY_SIZE
@@ -59,7 +60,6 @@ from flintlog.format.queue_entry import (
 )
 from flintlog.format.record import Record, encode_blank, encode_record, parse_blank, parse_record
 from flintlog.format.timer import CHECKPOINT, SLOT, UNIT
-from flintlog.maintenance.inspect.inference import index_layout
 
 Row = Mapping[str, object]
 Numbers = TypeVar("Numbers")

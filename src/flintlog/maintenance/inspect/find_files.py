@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 from flintlog import kernel
 from flintlog.checks.derived_files import DataFile, LedgerView, QueueFilesView
 from flintlog.checks.finding import ERROR, WARNING, Finding
-from flintlog.derive.log_files import common_size
+from flintlog.derive.index_plan import index_layout
+from flintlog.derive.log_files import common_size, log_file_size
 from flintlog.derive.sealing import is_sealed
 from flintlog.disk.media.local import odd_names
 from flintlog.disk.media.remote import RemoteMedium
@@ -25,7 +26,6 @@ from flintlog.format.index_file import IndexLayout
 from flintlog.format.ledger import INDEX_RECORD_SIZE
 from flintlog.format.names import is_number, parse_queue_id, parse_segment_name
 from flintlog.format.queue_entry import BATCH_ENTRY_SIZE, ENTRY_SIZE, QueueKey
-from flintlog.maintenance.inspect.inference import index_layout, log_file_size
 from flintlog.store.log.misnamed import find_misnamed, list_log
 from flintlog.store.paths import find_rocksdb
 from flintlog.store.settings.json_file import read_config

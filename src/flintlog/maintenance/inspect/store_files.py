@@ -26,7 +26,6 @@ from flintlog.format.queue_entry import QueueKey
 from flintlog.kernel import Crc
 from flintlog.maintenance.inspect.delay_levels import format_levels, see_levels, with_seen
 from flintlog.maintenance.inspect.find_files import SEALED, find_index, find_log, find_queues, find_segments
-from flintlog.maintenance.inspect.inference import Inferred
 from flintlog.store.log.checkpoint import CheckpointFile
 from flintlog.store.log.misnamed import Misnamed
 from flintlog.store.log.record_crc import crc_to_check
@@ -47,6 +46,18 @@ from flintlog.store.settings.written_with import DELAY_LEVELS, Value, load_optio
 
 if TYPE_CHECKING:
     from flintlog.store.options.store_config import StoreConfig
+
+
+@dataclass(slots=True)
+class Inferred:
+    """Options that were read from the files, and a sentence for each."""
+
+    values: dict[str, int | bool | str | dict[str, str]] = field(default_factory=dict)
+    reasons: list[str] = field(default_factory=list)
+
+    def add(self, name: str, value: int | bool | str | dict[str, str], reason: str) -> None:
+        self.values[name] = value
+        self.reasons.append(f"{name} = {value}: {reason}")
 
 
 @dataclass(slots=True)

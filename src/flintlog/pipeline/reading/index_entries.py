@@ -15,6 +15,7 @@ from pathlib import PurePath
 from typing import Final
 
 from flintlog import kernel
+from flintlog.derive.index_plan import index_layout
 from flintlog.disk.media.source import ByteSource
 from flintlog.errors import DiskError, FormatError
 from flintlog.format.index_file import (
@@ -26,7 +27,6 @@ from flintlog.format.index_file import (
     parse_slot,
 )
 from flintlog.format.names import INDEX, is_number
-from flintlog.maintenance.inspect.inference import index_layout
 
 MAX_CHAIN: Final = 100_000
 """Longer ones are damaged, or cost more than a scan."""

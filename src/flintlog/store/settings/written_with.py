@@ -1,20 +1,27 @@
 """`flintlog/options.json`: the options that a store's bytes depend on, as its last writer had them.
 
-Commands inspect, repair and restore a directory without its configuration. File lengths show most sizes, but not those
-of deleted files. The log does not have the length of a delay level: only the queue entry of a delayed message has its
-delivery time. So an opening for writing notes these options in the directory.
+A directory is opened, inspected, repaired and restored without its configuration. File lengths show most sizes, but not
+those of deleted files. The log does not have the length of a delay level: only the queue entry of a delayed message has
+its delivery time. So an opening for writing notes these options in the directory, and `fit_options` takes them from
+there or from the files.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from flintlog.derive.index_plan import index_layout
+from flintlog.derive.log_files import common_size, log_file_size
 from flintlog.disk.media.medium import Medium
-from flintlog.errors import DiskError, DiskFull
+from flintlog.errors import DiskError, DiskFull, InvalidConfig, WrongFileSize
+from flintlog.format import names
+from flintlog.format.index_file import IndexLayout
 from flintlog.store.paths import StorePaths
 from flintlog.store.runtime.note_file import NoteFile
 
@@ -36,6 +43,24 @@ DERIVED_FILES: Final = (
     "enabled_append_prop_crc",
 )
 """Options that the files of queues and index, and the records' CRC, depend on."""
+_FOR_DISPATCH: Final = (
+    "mapped_file_size_commit_log",
+    *DERIVED_FILES,
+    "message_delay_level",
+    "message_index_enable",
+    "index_file_write_enable",
+    "enable_lmq",
+    "enable_multi_dispatch",
+    "topic_queue_types",
+)
+"""Options that decide what a dispatcher writes."""
+_QUEUES: Final = {
+    "mapped_file_size_consume_queue": names.CONSUME_QUEUE,
+    "mapped_file_size_batch_consume_queue": names.BATCH_CONSUME_QUEUE,
+    "mapped_file_size_consume_queue_ext": names.CONSUME_QUEUE_EXT,
+}
+_LOOKED_AT: Final = 5
+"""So many queues are looked at for the size of their files: a broker may have 100,000."""
 _EARLIER_NAMES: Final = {
     "mapper_file_size_batch_consume_queue": "mapped_file_size_batch_consume_queue",
     "enable_dleger_commit_log": "enable_dledger_commit_log",
@@ -43,6 +68,8 @@ _EARLIER_NAMES: Final = {
 }
 """Earlier versions noted options under these names in stores and backups."""
 OPTIONS: Final = (DELAY_LEVELS, "mapped_file_size_commit_log", *DERIVED_FILES, "topic_queue_types")
+_FITTED: Final = frozenset(OPTIONS) - {"enabled_append_prop_crc", "topic_queue_types"}
+"""A writer may choose the CRC anew, and the topics' own file has their types."""
 
 
 class _Options(msgspec.Struct):
@@ -53,8 +80,7 @@ class _Options(msgspec.Struct):
 
 def note_options(paths: StorePaths, config: StoreConfig, medium: Medium) -> None:
     """Note the options of a store that was opened for writing, unless they are noted already."""
-    options: dict[str, Value] = {name: getattr(config, name) for name in OPTIONS}
-    options["topic_queue_types"] = dict(config.topic_queue_types)
+    options = _values(config, OPTIONS)
     if load_options(paths, medium) != options:
         try:
             _note(paths, medium).save(_Options(options))
@@ -62,11 +88,113 @@ def note_options(paths: StorePaths, config: StoreConfig, medium: Medium) -> None
             log.warning("the options of the store are not noted: %s", error)  # a running store does not need the note
 
 
+def note_for_dispatch(paths: StorePaths, config: StoreConfig, medium: Medium) -> None:
+    """Note the options that a dispatcher outside the store has to know. It does not run meanwhile."""
+    NoteFile(paths.dispatch_options, medium, _Options).save(_Options(_values(config, _FOR_DISPATCH)))
+
+
+def dispatch_config(config: StoreConfig, paths: StorePaths, medium: Medium) -> StoreConfig:
+    """The configuration of a dispatcher: the options of the store that left it the files.
+
+    An option that was given and differs is an error that names both.
+    """
+    found = NoteFile(paths.dispatch_options, medium, _Options).load().checked
+    if found is None:  # an earlier version left the files
+        return fit_options(config, paths, medium)
+    default = type(config)()
+    for name, value in found.options.items():
+        named = getattr(config, name)
+        if named not in (value, getattr(default, name)):
+            raise InvalidConfig(
+                f"{name} is {named}, and the store runs with {value}",
+                path=paths.root,
+                advice="leave the option out: the store has noted its own",
+            )
+    return config.with_changes(**found.options)
+
+
+def _values(config: StoreConfig, options: Iterable[str]) -> dict[str, Value]:
+    found: dict[str, Value] = {name: getattr(config, name) for name in options}
+    return found | {"topic_queue_types": dict(config.topic_queue_types)}
+
+
 def load_options(paths: StorePaths, medium: Medium) -> dict[str, Value]:
     """The options that the last writer noted; empty without a note, or if it is not believed."""
     found = _note(paths, medium).load().checked
     options = {} if found is None else by_their_names(found.options)
     return {name: value for name, value in options.items() if name in OPTIONS}
+
+
+def fit_options(config: StoreConfig, paths: StorePaths, medium: Medium) -> StoreConfig:
+    """The configuration with the sizes and delay levels of the directory, where it leaves their defaults.
+
+    A size that it names, and that the files contradict, is a `WrongFileSize`; nothing was written then.
+    """
+    noted = load_options(paths, medium)
+    found = _find_sizes(paths, medium, noted)
+    default = type(config)()
+    for name, size in found.items():
+        named = getattr(config, name)
+        if named not in (size, getattr(default, name)):
+            raise WrongFileSize(
+                f"{name} is {named}, and the files were written with {size}",
+                path=paths.root,
+                advice="leave the option out: it is read from the files",
+            )
+    if "mapped_file_size_consume_queue_ext" in found:
+        found["enable_consume_queue_ext"] = True
+    changes = {name: value for name, value in {**noted, **found}.items() if name in _FITTED}
+    return config.with_changes(
+        **{name: value for name, value in changes.items() if getattr(config, name) == getattr(default, name)}
+    )
+
+
+def _find_sizes(paths: StorePaths, medium: Medium, noted: Mapping[str, Value]) -> dict[str, Value]:
+    """The sizes that the files have, by option."""
+    found: dict[str, Value] = {}
+    folders = (*paths.commit_logs, *paths.read_only_commit_logs)
+    lengths = [each for folder in folders for each in _lengths(folder, medium)]
+    noted_size = noted.get("mapped_file_size_commit_log")
+    is_noted = any(length == noted_size for _, length in lengths)
+    size = noted_size if is_noted else log_file_size(sorted(lengths)) if lengths else None
+    if size is not None:
+        found["mapped_file_size_commit_log"] = size
+    for name, folder in _QUEUES.items():
+        queue_lengths = [length for _, length in islice(_queue_lengths(paths.root / folder, medium), _LOOKED_AT)]
+        size = common_size(queue_lengths)
+        if size is not None:
+            found[name] = size
+    layout = _find_layout(paths.index, medium, noted)
+    if layout is not None:
+        found |= {"max_hash_slot_num": layout.slot_count, "max_index_num": layout.index_count}
+    return found
+
+
+def _queue_lengths(folder: Path, medium: Medium) -> Iterator[tuple[int, int]]:
+    """Offset and length of one file of each queue."""
+    for topic in medium.listing(folder):
+        for queue in medium.listing(folder / topic.name) if topic.is_directory else ():
+            yield from _lengths(folder / topic.name / queue.name, medium)[:1] if queue.is_directory else ()
+
+
+def _lengths(folder: Path, medium: Medium) -> list[tuple[int, int]]:
+    """Offset and length of each file of a log or queue."""
+    return [
+        (int(info.name), info.size)
+        for info in medium.listing(folder)
+        if info.size and not info.is_directory and names.is_segment_name(info.name)
+    ]
+
+
+def _find_layout(folder: Path, medium: Medium, noted: Mapping[str, Value]) -> IndexLayout | None:
+    """The slots and entries of the last index file, as noted or by its length and content."""
+    files = [info for info in medium.listing(folder) if info.size and names.is_number(info.name)]
+    slots, entries = noted.get("max_hash_slot_num"), noted.get("max_index_num")
+    if files and isinstance(slots, int) and isinstance(entries, int):
+        layout = IndexLayout(slots, entries)
+        if layout.file_size == files[-1].size:
+            return layout
+    return index_layout(medium.open(folder / files[-1].name).buffer) if files else None
 
 
 def by_their_names(options: Mapping[str, Value]) -> dict[str, Value]:
