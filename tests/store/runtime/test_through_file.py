@@ -13,6 +13,7 @@ from flintlog import Message, Store, StoreConfig, encoded_batch, kernel, open_st
 from flintlog.disk.faulty.faulty_disk import FaultyMedium
 from flintlog.disk.segments import segment as disk_segment
 from flintlog.disk.segments.segment import Segment
+from flintlog.errors import DiskError
 
 pytestmark = pytest.mark.skipif(kernel.name != "native", reason="the plain kernel writes into the map")
 
@@ -106,6 +107,8 @@ def test_pages_are_not_touched_for_a_writer_through_the_file(tmp_path: Path) -> 
         for body_bytes, is_needed in ((4000, False), (40, True), (4000, False)):
             store.put_batch(messages(0, body_bytes)).check()
             assert bool(tail_of(store).warm_ahead(1 << 20)) is is_needed
+        for _ in range(8):
+            store.put_batch(messages(0, 4000)).check()
         assert tail_of(store).warm_ahead(2 << 20, for_syncs=True)  # a sync does: of space that was written before
 
 
@@ -160,8 +163,9 @@ def test_another_file_under_the_logs_next_name_is_left_alone(tmp_path: Path) -> 
         foreign = tmp_path / "foreign"
         foreign.write_bytes(b"f" * CONFIG.mapped_file_size_commit_log)
         foreign.rename(ahead)
-        for number in range(12):
-            store.put_batch(messages(number, 4000)).check()
+        acknowledged = [store.put_batch(messages(0, 4000))]
+        with pytest.raises(DiskError, match="cannot make room"):
+            acknowledged.extend(store.put_batch(messages(number, 4000)) for number in range(100))
         store.wait_dispatched()
-        assert sum(store.max_offset("orders", queue_id) for queue_id in range(3)) == 13 * 6
+        assert sum(store.max_offset("orders", queue_id) for queue_id in range(3)) == (1 + len(acknowledged)) * 6
         assert not ahead.read_bytes().strip(b"f")
