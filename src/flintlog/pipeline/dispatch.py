@@ -180,17 +180,18 @@ class _Dispatch:
             query.stop()
 
     def _loop(self, driver: DispatchDriver, batches: _Batches, target: int) -> bool:
-        """The same without a stream: one batch after another, in this thread."""
+        """The same without a stream: one batch after another, in this thread, no more often than the interval says."""
         while not self._stop.is_set() and not driver.is_wanted:
-            before = driver.progress.end
+            next_at = time.monotonic() + self.interval_s
             with plain_errors("dispatch"):
                 self._run_batch(driver, batches)
             if self._progress is not None:
                 self._show(driver, self._progress)
             if self.is_once and driver.progress.end >= target:
                 return True
-            if driver.progress.end == before:
-                self._stop.wait(self.interval_s)
+            while not driver.is_wanted and (left := next_at - time.monotonic()) > 0:
+                if self._stop.wait(min(left, _LOOK_INTERVAL_S)):
+                    break
         return self._stop.is_set()
 
     def _run_batch(self, driver: DispatchDriver, batches: _Batches) -> None:

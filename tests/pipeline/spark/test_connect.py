@@ -19,7 +19,7 @@ from tests.pipeline.spark.test_tasks import make_fill_the_disk, make_own_task
 from tests.store.dispatch.test_external_dispatch import EXTERNAL, derived, embedded_twin, put
 
 from flintlog import Message, open_store
-from flintlog.errors import DiskFull, InvalidConfig, WrongFileSize
+from flintlog.errors import DiskFull, InvalidConfig
 from flintlog.pipeline.compact import compact
 from flintlog.pipeline.dispatch import DispatchReport, dispatch
 from flintlog.pipeline.export import export
@@ -174,6 +174,7 @@ def test_compact(remote: SparkSession, store: Path, tmp_path: Path) -> None:
 
 def test_dispatch_until_it_is_stopped_while_the_store_is_opened_again(remote: SparkSession, tmp_path: Path) -> None:
     root = tmp_path / "store"
+    assert parallelism(remote) == 2  # the first query of a server takes its time, and the store has little patience
     store = open_store(root, DENSE)
     with job(remote, root, DENSE) as ended:
         put_dense(store, 40, 0)
@@ -197,15 +198,15 @@ def test_dispatch_once_in_small_batches(remote: SparkSession, tmp_path: Path) ->
     with open_store(root, EXTERNAL) as store:
         put(store, 100)
         report = dispatch(
-            remote, root, config=EXTERNAL, once=True, max_bytes=5000, progress=lambda *c: counts.append(c)
-        )
+            remote, root, config=EXTERNAL, once=True, max_bytes=5000, interval_s=0.7,
+            progress=lambda *c: counts.append(c),
+        )  # fmt: skip
         assert (report.log_start, report.log_end) == (0, store.max_physical_offset)
         assert (report.record_count, report.serial_count) == (100, 0), report.serial_because
         assert report.batch_count == len(counts) >= 3
+        assert report.seconds > 0.7 * (report.batch_count - 1)
         assert counts[-1] == (report.byte_count, store.max_physical_offset)
         assert dispatch(remote, root, config=EXTERNAL, once=True).batch_count == 0
-        with pytest.raises(WrongFileSize):
-            dispatch(remote, root, once=True)
     assert derived(root) == embedded_twin(root, tmp_path / "twin")
 
 
