@@ -1,10 +1,11 @@
 """The driver that `test_rebuild_kill.py` kills: a shuffling rebuild with many small tasks.
 
-rebuild_script.py MASTER STORE        in place
+rebuild_script.py MASTER STORE [URI]        in place, or into a URI
 """
 
 from __future__ import annotations
 
+import os
 import sys
 
 from flintlog.pipeline.rebuild import rebuild
@@ -18,10 +19,11 @@ CONFIG = StoreConfig(
 """Small files, so that there are many."""
 
 
-def main(master: str, store: str) -> None:
-    spark = get_session(master)
+def main(master: str, store: str, into: str | None = None) -> None:
+    variables = {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
+    spark = get_session(master, {f"spark.executorEnv.{name}": value for name, value in variables.items()})
     try:
-        rebuild(spark, store, config=CONFIG, mode="shuffle", split_bytes=SPLIT_BYTES)
+        rebuild(spark, store, config=CONFIG, mode="shuffle", into=into, split_bytes=SPLIT_BYTES)
     finally:
         spark.stop()
 

@@ -30,10 +30,9 @@ from flintlog.disk.places import absolute, is_uri, local_path
 from flintlog.errors import InvalidConfig
 from flintlog.format.checkpoint import Checkpoint
 from flintlog.format.index_file import IndexLayout
-from flintlog.format.names import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT, INDEX
 from flintlog.maintenance.inspect.store_files import StoreFiles, look_at
 from flintlog.pipeline.building.given_offsets import note_given_offsets
-from flintlog.pipeline.building.rebuild_order import Built, Order
+from flintlog.pipeline.building.rebuild_order import DERIVED, Built, Order
 from flintlog.pipeline.building.rebuild_place import place_files
 from flintlog.pipeline.building.rebuild_scan import index_layout
 from flintlog.pipeline.reading.known_topics import no_messages_of
@@ -53,10 +52,6 @@ from flintlog.store.runtime.jobs import Progress
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-DERIVED = (CONSUME_QUEUE_EXT, BATCH_CONSUME_QUEUE, CONSUME_QUEUE, INDEX)
-"""In the order of their renames: a queue after its extension."""
-
 
 Mode = Literal["place", "shuffle"]
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow.fs as pa_fs
 import pytest
+from pyspark.errors import PySparkException
 from tests.pipeline.build_plans import make_plan
 from tests.pipeline.building.test_rebuild import assert_same, config_of, embedded, without_derived
 from tests.pipeline.building.test_rebuild_damage import damage_bodies, damage_heads, damage_offsets, damage_stretches
@@ -22,12 +23,18 @@ from flintlog.disk.mounts import is_coherent
 from flintlog.errors import DamagedStore, DiskError, InvalidConfig
 from flintlog.format.index_file import IndexLayout
 from flintlog.pipeline.building.rebuild_build import LogFacts
+from flintlog.pipeline.compact import compact
+from flintlog.pipeline.export import export
 from flintlog.pipeline.rebuild import choose_mode, rebuild
+from flintlog.pipeline.replay import replay
+from flintlog.pipeline.report import report
 from flintlog.pipeline.shuffling.published import BEGUN, STAGED
 from flintlog.pipeline.shuffling.shuffle_rows import Kind, PackedRow, _batches
 from flintlog.pipeline.shuffling.shuffle_write import WriteJob, write_queues
 from flintlog.pipeline.shuffling.targets import RemoteTarget
 from flintlog.pipeline.spark.tasks import Refusal
+from flintlog.pipeline.sql import query
+from flintlog.pipeline.verify import verify
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -142,6 +149,35 @@ def test_a_store_in_an_object_store_is_rebuilt_into_another_place_there(
             rebuild(spark, uri, config=config_of(folder))
         with pytest.raises(InvalidConfig, match="mounted disk"):
             rebuild(spark, uri, config=config_of(folder), into=f"{uri}3", mode="place")
+
+
+def test_no_job_reads_a_place_whose_rebuild_has_not_finished(
+    spark: SparkSession, s3: S3Server, store: Path, tmp_path: Path
+) -> None:
+    uri = s3.upload(store, "store")
+    RemoteTarget(uri).put(BEGUN, b"")
+    jobs: list[Callable[[], object]] = [
+        lambda: query(spark, uri, "select 1"),
+        lambda: verify(spark, uri),
+        lambda: report(spark, uri),
+        lambda: export(spark, uri, tmp_path / "table"),
+        lambda: compact(spark, uri, tmp_path / "latest"),
+        lambda: replay(spark, uri, tmp_path / "copy"),
+        lambda: rebuild(spark, uri, config=small_config(), into=tmp_path / "rebuilt"),
+    ]
+    for job in jobs:
+        with pytest.raises(DamagedStore, match=r"a rebuild into this place has not finished \[s3://.*run that rebuild"):
+            job()
+    for view in ("messages", "queue_entries"):
+        with pytest.raises(PySparkException, match="has not finished"):
+            spark.read.format("flintlog").option("view", view).load(uri)
+    assert not list(tmp_path.iterdir())
+    before = RemoteTarget(uri).names()
+    with pytest.raises(InvalidConfig, match="must be empty, and has checkpoint"):  # nor is anything of others removed
+        rebuild(spark, store, config=small_config(), into=uri)
+    assert RemoteTarget(uri).names() == before
+    RemoteTarget(uri).remove([BEGUN])
+    assert spark.read.format("flintlog").load(uri).count() == COUNT
 
 
 def test_a_rebuild_that_fails_leaves_nothing_at_its_uri(

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from flintlog.format.names import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT, INDEX
 from flintlog.format.queue_entry import QueueKey
 from flintlog.pipeline.building.rebuild_build import BuiltQueue, LogFacts
 from flintlog.pipeline.building.rebuild_readings import Readings, join_misfits
@@ -21,6 +22,9 @@ from flintlog.store.runtime.jobs import Progress
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+DERIVED: Final = (CONSUME_QUEUE_EXT, BATCH_CONSUME_QUEUE, CONSUME_QUEUE, INDEX)
+"""The directories that a rebuild makes, in the order of their renames: a queue after its extension."""
 
 MIN_TASK_BYTES: Final = 32 * 1024 * 1024
 

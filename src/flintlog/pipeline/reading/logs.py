@@ -38,6 +38,10 @@ LEVEL_SAMPLES: Final = 32
 FETCHED_LEVEL_SAMPLES: Final = 2
 """The same where each is a request."""
 
+REBUILD_ROOM: Final = "flintlog/rebuild"
+BEGUN: Final = "begun"
+"""A file in that folder: while it is there, a rebuild into this place is not finished (`shuffling/published.py`)."""
+
 _WILD = frozenset("*?[")
 
 
@@ -71,6 +75,13 @@ def medium_of(uri: str) -> tuple[Medium, Path]:
     """The medium for a path or URI, read-only for a URI, and the path in it."""
     source, path = open_source(uri)
     return (LocalMedium() if isinstance(source, MappedSource) else RemoteMedium(source)), Path(path)
+
+
+def check_finished(uri: str) -> None:
+    """Raise if a rebuild into this place was killed, or still runs: some of its files may be missing."""
+    source, path = open_source(uri)
+    if any(info.name == BEGUN for info in source.listing(path / REBUILD_ROOM)):
+        raise DamagedStore("a rebuild into this place has not finished", path=uri, advice="run that rebuild again")
 
 
 def as_paths(store: str | Path | Sequence[str]) -> tuple[str, ...]:
@@ -113,6 +124,7 @@ def find_damage(logs: Iterable[Log]) -> DamagedStore | None:
 
 
 def _find_log(uri: str, broker: str, strict: bool) -> Log | None:
+    check_finished(uri)
     source, path = open_source(uri)
     ledger = _find_ledger(uri, source, path, broker, strict)
     if ledger is not None:

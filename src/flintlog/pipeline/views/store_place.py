@@ -6,11 +6,15 @@ from pathlib import Path
 
 from flintlog.disk.media.medium import Medium
 from flintlog.disk.media.remote import RemoteMedium
-from flintlog.pipeline.reading.logs import Log, medium_of
+from flintlog.pipeline.reading.logs import Log, check_finished, medium_of
 
 
 def place_of(store: str | Path) -> tuple[Path, Medium, str | None]:
-    """The root of a store, the medium it is on, and its URI if that has to be fetched from."""
+    """The root of a store, the medium it is on, and its URI if that has to be fetched from.
+
+    Raises `DamagedStore` where a rebuild is not finished.
+    """
+    check_finished(str(store))
     medium, path = medium_of(str(store))
     return path, medium, str(store) if isinstance(medium, RemoteMedium) else None
 
