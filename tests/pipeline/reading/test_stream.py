@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections import Counter
 from pathlib import Path
@@ -19,6 +20,7 @@ from flintlog.pipeline.reading.stream import LogStreamReader, Offset, places_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.listener import StreamingQueryProgress
     from pyspark.sql.streaming.query import StreamingQuery
 
 DEADLINE_S = 120
@@ -60,10 +62,20 @@ def test_a_log_is_read_in_batches_of_bounded_bytes_and_continues_after_a_restart
     query = stream.run(startingOffsets="earliest", maxBytesPerTrigger=15_000)
     assert len(stream.seen) == 100
     assert sum(progress.numInputRows > 0 for progress in query.recentProgress) > 1
+    lags = [lag_of(progress) for progress in query.recentProgress]
+    assert lags == sorted(lags, reverse=True)
+    assert lags[0] > lags[-1] == 0, "the query's progress shows its lag"
     fill(store, 50)
     stream.run(startingOffsets="earliest")
     assert len(stream.seen) == 150
     assert set(stream.seen.values()) == {1}
+
+
+def lag_of(progress: StreamingQueryProgress) -> int:
+    """How many bytes of the log were not read, as docs/guides/notebook.md computes it."""
+    (source,) = progress.sources
+    ((store, reached),) = json.loads(source.latestOffset).items()
+    return int(reached) - int(json.loads(source.endOffset)[store]["offset"])
 
 
 def test_a_store_being_written_is_followed(spark: SparkSession, tmp_path: Path) -> None:
