@@ -19,7 +19,7 @@ Golden = Callable[[str], Path]
 _SOURCE = Path(__file__).parents[2] / "src"
 
 WRITING = [
-    "offsets set {store} earliest --group g --topic orders",
+    "offsets set {store} earliest --group g --topic orders --create",
     "offsets reset {store} --group g --time 0",
     "offsets clone {store} --from g --to h",
     "repair {store} --apply",

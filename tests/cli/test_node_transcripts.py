@@ -82,6 +82,6 @@ def test_a_pair_is_shown_with_roles_positions_and_lag(
 
 
 def _is_even(port: str, end: int, capsys: pytest.CaptureFixture[str]) -> bool:
-    assert run(["replica", "status", port, "-o", "jsonl"]) == 0
+    assert run(["replica", "status", port, "-o", "jsonl"]) in (0, 1)
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     return len(rows) == 2 and all(row["log_end"] == end for row in rows) and rows[1]["lag_bytes"] == 0

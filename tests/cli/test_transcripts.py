@@ -68,7 +68,7 @@ CASES = {
     "explain": Case("plain", "explain torn-tail"),
     "stats": Case("transaction", "stats {store}", now_ms=_MADE_MS),
     "forecast": Case("plain", "forecast {store}", now_ms=_STORED_MS),
-    "retention": Case("plain", "retention {store} --dry-run", now_ms=_MADE_MS, masks=_WIDTHS),
+    "retention": Case("plain", "retention {store}", now_ms=_MADE_MS, masks=_WIDTHS),
     "top": Case(
         "delay", "top {store} --interval 0.1", now_ms=_MADE_MS, masks=((r'"span_s": [\d.e-]+', '"span_s": S'),)
     ),

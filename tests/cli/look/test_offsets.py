@@ -81,6 +81,7 @@ def test_what_is_not_there_is_refused_and_nothing_written(store: Path, capsys: p
     run(capsys, "offsets", "set", store, "16", *group, "--topic", "DelayTopic", code=ExitCode.USAGE)
     run(capsys, "offsets", "set", store, "1", *group, "--topic", "Other", code=ExitCode.USAGE)
     run(capsys, "offsets", "clone", store, "--from", "nobody", "--to", "audit", code=ExitCode.USAGE)
+    run(capsys, "offsets", "set", store, "1", "--group", "CG_dleay", "--topic", "DelayTopic", code=ExitCode.USAGE)
     run(capsys, "offsets", "set", store, "soon", *group, "--topic", "DelayTopic", code=ExitCode.USAGE)
     run(capsys, "offsets", "set", store, "1", *group, "--topic", "DelayTopic", "--dry-run")
     assert {path: path.read_bytes() for path in store.rglob("*") if path.is_file()} == before
@@ -90,7 +91,7 @@ def test_a_running_store_is_refused(tmp_path: Path, capsys: pytest.CaptureFixtur
     with open_store(tmp_path / "store") as opened:
         opened.put(Message("orders", b"x"))
         opened.wait_dispatched()
-        place = ("set", tmp_path / "store", "latest", "--group", "billing", "--topic", "orders")
+        place = ("set", tmp_path / "store", "latest", "--group", "billing", "--topic", "orders", "--create")
         run(capsys, "offsets", *place, code=ExitCode.STORE_IN_USE)
     run(capsys, "offsets", *place)
     assert offsets_of(capsys, tmp_path / "store", "billing") == {("orders", 0): 1}

@@ -34,7 +34,7 @@ READING = {
     "ls": ["ls topics {store}", "ls queues {store}", "ls groups {store}", "ls files {store}"],
     "offsets show": ["offsets show {store}"],
     "repair": ["repair {store} --plan", "repair {store}"],
-    "retention": ["retention {store} --dry-run"],
+    "retention": ["retention {store}"],
     "stats": ["stats {store}", "stats {store} --by topic", "stats {store} --by queue"],
     "tail": ["tail {store} -n 3"],
     "top": ["top {store} --interval 0.1"],

@@ -57,15 +57,22 @@ def test_two_nodes_run_until_a_signal_stops_them(tmp_path: Path, capsys: pytest.
         node, (port, ha_port, metrics) = start(str(tmp_path / "a"), *master)
         nodes.append(node)
         slave = ["--role", "slave", "--ha-master", ha_port, "--master-remoting", port, "--config", str(config)]
-        nodes.append(start(str(tmp_path / "b"), *slave)[0])
-        deadline = time.monotonic() + 20
-        while len(printed) != 2 or printed[1]["lag_bytes"] != 0:
+        node, (slave_port, *_) = start(str(tmp_path / "b"), *slave)
+        nodes.append(node)
+        deadline, code = time.monotonic() + 20, 1
+        while len(printed) != 2 or printed[1]["lag_bytes"] != 0 or code:
             assert time.monotonic() < deadline, printed
             time.sleep(0.1)
-            assert run(["replica", "status", port, "-o", "jsonl"]) == 0
+            code = run(["replica", "status", port, "-o", "jsonl"])
             printed = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
         with urllib.request.urlopen(f"http://{metrics}/metrics", timeout=10) as answer:
             assert b"flintlog_replica_peers 1.0" in answer.read()
+        nodes[0].send_signal(signal.SIGTERM)
+        assert nodes[0].wait(20) == 0
+        deadline = time.monotonic() + 20
+        while run(["replica", "status", slave_port]) != 1:  # a slave without its master
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
     finally:
         for node in nodes:
             node.send_signal(signal.SIGTERM)
@@ -106,7 +113,7 @@ def test_three_members_of_a_ledger_are_shown_with_their_leader(
         while not _is_settled(printed):
             assert time.monotonic() < deadline, printed
             time.sleep(0.1)
-            assert run(["replica", "status", *ports, "-o", "jsonl"]) == 0
+            assert run(["replica", "status", *ports, "-o", "jsonl"]) in (0, 1)
             printed = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
         assert sorted(str(row["role"]) for row in printed) == ["FOLLOWER", "FOLLOWER", "LEADER", "PEER", "PEER"]
         assert len({row["term"] for row in printed if row["role"] != "PEER"}) == 1

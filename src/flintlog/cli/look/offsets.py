@@ -63,6 +63,7 @@ def show(store: Path, group: str | None, topic: str | None, config: StoreConfig 
 @click.option("--group", required=True, type=GROUP, help="The group.")
 @click.option("--topic", required=True, type=TOPIC, help="The topic.")
 @click.option("--queue", "queue_id", type=click.IntRange(0), help="Only this queue; all of the topic by default.")
+@click.option("--create", "is_new", is_flag=True, help="The group may have no offsets yet.")
 @click.option("--dry-run", is_flag=True, help="Say what would move, and write nothing.")
 @store_config_option
 @output_option
@@ -72,6 +73,7 @@ def set_(
     group: str,
     topic: str,
     queue_id: int | None,
+    is_new: bool,
     dry_run: bool,
     config: StoreConfig | None,
     output: Output,
@@ -80,7 +82,8 @@ def set_(
     from flintlog.maintenance.repair.offsets import plan_set
 
     files = look(store, config, output)
-    return _move(files, lambda: plan_set(files, group, topic, queue_id, _parse_place(place)), dry_run, output)
+    offset = _parse_place(place)
+    return _move(files, lambda: plan_set(files, group, topic, queue_id, offset, is_new=is_new), dry_run, output)
 
 
 @click.command()

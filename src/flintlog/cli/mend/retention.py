@@ -1,4 +1,4 @@
-"""`flintlog retention STORE --dry-run`: which files of the log would be deleted, when, and why.
+"""`flintlog retention STORE`: which files of the log would be deleted, when, and why.
 
 One row for each file, the oldest first. `needed_by` names everything that still needs messages of the file: groups that
 have not consumed them, delay levels, timers, undecided transactions. With `protect_unconsumed` they keep the file.
@@ -35,13 +35,11 @@ DAY_MS = 86_400_000
 
 @click.command()
 @click.argument("store", type=LocalPath(file_okay=False, path_type=Path), metavar="STORE")
-@click.option("--dry-run", is_flag=True, help="Say what would be deleted, and delete nothing.")
+@click.option("--dry-run", is_flag=True, help="As without it: this command deletes nothing, an open store does.")
 @store_config_option
 @output_option
 def retention(store: Path, dry_run: bool, config: StoreConfig | None, output: Output) -> int:
     """Say which files of STORE's log would be deleted, when and why, and which groups still need them."""
-    if not dry_run:
-        raise click.UsageError("an open store deletes by itself; this command only reports: add --dry-run")
     from flintlog.cli.look.forecast import DEFAULT_DAYS, foresee, or_rocketmq_defaults
     from flintlog.disk.media.local import LocalMedium
     from flintlog.maintenance.inspect.retention_report import report_retention

@@ -28,7 +28,8 @@ def replica() -> None:
 def status(addresses: tuple[str, ...], output: Output) -> int:
     """Show the node at each HOST:PORT (its port for requests), then a master's slaves or a leader's peers.
 
-    A node that does not answer has a row with its trouble, and the exit code is 3.
+    A node that does not answer has a row with its trouble, and the exit code is 3. It is 1 if a node reports trouble,
+    or a slave is not in contact with its master.
     """
     for address in addresses:
         host, _, port = address.rpartition(":")
@@ -38,7 +39,17 @@ def status(addresses: tuple[str, ...], output: Output) -> int:
 
     found = asyncio.run(_ask_all(addresses))
     output.rows((row for address, answer in found for row in rows_of(address, answer)), _COLUMNS)
-    return ExitCode.CANNOT_READ if any(isinstance(answer, str) for _, answer in found) else ExitCode.FINE
+    answers = [answer for _, answer in found]
+    if any(isinstance(answer, str) for answer in answers):
+        return ExitCode.CANNOT_READ
+    return ExitCode.FINDINGS if any(map(_is_in_trouble, answers)) else ExitCode.FINE
+
+
+def _is_in_trouble(answer: NodeStatus | str) -> bool:
+    if isinstance(answer, str) or answer.trouble is not None:
+        return True
+    is_alone = answer.master_address is not None and not answer.is_connected
+    return is_alone or any(not each.is_in_sync for each in answer.replicas)
 
 
 async def _ask_all(addresses: tuple[str, ...]) -> list[tuple[str, NodeStatus | str]]:

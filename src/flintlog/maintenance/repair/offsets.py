@@ -58,10 +58,20 @@ def load_offsets(files: StoreFiles) -> ConsumerOffsets:
     return offsets
 
 
-def plan_set(files: StoreFiles, group: str, topic: str, queue_id: int | None, place: Place) -> Iterator[OffsetMove]:
-    """Move a group to an offset, or to the begin or end, of one queue or of all queues of a topic."""
+def plan_set(
+    files: StoreFiles, group: str, topic: str, queue_id: int | None, place: Place, *, is_new: bool = False
+) -> Iterator[OffsetMove]:
+    """Move a group to an offset, or to the begin or end, of one queue or of all queues of a topic.
+
+    A group without offsets is refused, because its name may be misspelt, unless `is_new`.
+    """
     check_group_name(group)
     offsets = load_offsets(files)
+    if not is_new and not offsets.topics_of(group):
+        raise InvalidOffset(
+            f"the group {group} has no offsets yet",
+            advice="`flintlog offsets show` lists those that have; --create makes new ones",
+        )
     for key in _queues(files, topic, queue_id):
         begin, end = _bounds(files, key)
         after = {"earliest": begin, "latest": end}[place] if isinstance(place, str) else place
