@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -67,6 +68,8 @@ def test_help_lists_every_command_without_importing_any() -> None:
     for name, entry in group.COMMANDS.items():
         assert name in result.stdout
         assert entry.about.split()[0] in result.stdout
+    headings = [line.rstrip(":") for line in result.stdout.splitlines() if re.fullmatch(r"[A-Z][a-z]+:", line)]
+    assert headings == ["Options", "Look", "Prove", "Mend", "Move", "Run", "Spark"]
 
 
 def test_every_command_of_the_table_exists_and_takes_an_output_form() -> None:
