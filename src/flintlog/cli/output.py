@@ -26,6 +26,11 @@ Row = Mapping[str, object]
 class Output(ABC):
     """Where a command's result goes."""
 
+    is_quiet = False
+    """Whether only the result and errors are wanted."""
+    is_verbose = False
+    """Whether it is wanted too how the result was found."""
+
     def __init__(self, stream: TextIO) -> None:
         self.stream = stream
 
@@ -39,11 +44,12 @@ class Output(ABC):
 
     def note(self, text: str) -> None:
         """Write a note that is not part of the result to standard error."""
-        sys.stderr.write(f"{text}\n")
+        if not self.is_quiet:
+            sys.stderr.write(f"{text}\n")
 
     def detail(self, text: str) -> None:
-        """Write a note on how the result was found, but only to a terminal."""
-        if sys.stderr.isatty():
+        """Write a note on how the result was found, if that is wanted."""
+        if self.is_verbose:
             self.note(text)
 
     def cut(self, count: int, what: str, how: str) -> None:
@@ -53,7 +59,7 @@ class Output(ABC):
     @contextmanager
     def progress(self, what: str) -> Iterator[Callable[[int, int], None]]:
         """Show the progress of a long task on standard error, if that is a terminal; yields (done, total) → None."""
-        if not sys.stderr.isatty():
+        if self.is_quiet or not sys.stderr.isatty():
             yield lambda _done, _total: None
             return
         from rich.console import Console

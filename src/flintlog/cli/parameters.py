@@ -1,4 +1,4 @@
-"""Options that every command takes: `-o` for the form of the output, `--config` for the store's options."""
+"""Options that every command takes: `-o`, `-v` and `-q` for the output, `--config` for the options of the store."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 import os
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, TypeVar
 
@@ -23,9 +24,17 @@ if TYPE_CHECKING:
 
 Command = TypeVar("Command", bound=Callable[..., object])
 
+_VERBOSE, _QUIET = "flintlog.verbose", "flintlog.quiet"
 
-def _to_output(_context: click.Context, _parameter: click.Parameter, value: str) -> Output:
-    return make_output(value, sys.stdout)
+
+def _to_output(context: click.Context, _parameter: click.Parameter, value: str) -> Output:
+    output = make_output(value, sys.stdout)
+    output.is_verbose, output.is_quiet = (bool(context.meta.get(name)) for name in (_VERBOSE, _QUIET))
+    return output
+
+
+def _note_flag(context: click.Context, parameter: click.Parameter, value: bool) -> None:
+    context.meta[f"flintlog.{parameter.name}"] = value
 
 
 def _to_config_if_given(_context: click.Context, _parameter: click.Parameter, value: str | None) -> StoreConfig | None:
@@ -84,8 +93,9 @@ class Seconds(click.FloatRange):
 
 
 def output_option(command: Command) -> Command:
-    """Give a command `-o`; it receives an `Output` as `output`."""
-    return click.option(
+    """Give a command `-o`, `-v` and `-q`; it receives an `Output` as `output`."""
+    flag = partial(click.option, is_flag=True, is_eager=True, expose_value=False, callback=_note_flag)
+    form = click.option(
         "-o",
         "--output",
         "output",
@@ -94,7 +104,10 @@ def output_option(command: Command) -> Command:
         show_default=True,
         callback=_to_output,
         help="Form of the output.",
-    )(command)
+    )
+    verbose = flag("-v", "--verbose", help="Say too how the result was found.")
+    quiet = flag("-q", "--quiet", help="No notes and no progress: only the result, and errors.")
+    return form(verbose(quiet(command)))
 
 
 def config_option(command: Command) -> Command:

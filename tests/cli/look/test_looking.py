@@ -132,6 +132,19 @@ def test_a_cut_answer_says_so(golden: Golden, capsys: pytest.CaptureFixture[str]
     assert capsys.readouterr().err == "cut after 2999 messages; --limit shows more\n"
 
 
+def test_notes_are_left_out_if_asked_and_reasons_shown_only_if_asked(
+    golden: Golden, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = str(golden("plain") / "store")
+    said = {}
+    for flag in ("--limit=2", "-v", "-q"):
+        assert main.run(["cat", store, "--limit", "2", flag]) == 0
+        said[flag] = capsys.readouterr().err
+    assert "cut after 2 messages" in said["--limit=2"] and "inferred" not in said["--limit=2"]
+    assert "inferred mapped_file_size_commit_log = 1048576" in said["-v"]
+    assert said["-q"] == ""
+
+
 def test_damage_makes_the_answer_partial(golden: Golden, run: Run) -> None:
     shown = run("cat", golden("torn") / "flip" / "before" / "store", "--body", "none", code=5)
     assert len(shown) == 1199
