@@ -275,7 +275,7 @@ def test_a_data_file_of_a_ledger(golden: Golden, tmp_path: Path, case: str, wron
     path.rename(path.with_name(to))
     before = bytes_of(root)
     with pytest.raises(DamagedStore, match=f"wrong name.*rename {re.escape(to)} to {path.name}"):
-        open_store(root, LEDGER)
+        open_store(root, LEDGER.with_changes(max_index_num=StoreConfig().max_index_num))
     assert bytes_of(root) == before
     (found,) = [finding for finding in verify(root).findings if finding.severity == ERROR]
     assert (found.id, found.physical_offset) == ("misnamed-log-file", int(path.name))

@@ -131,7 +131,7 @@ def fit_options(config: StoreConfig, paths: StorePaths, medium: Medium) -> Store
     A size that it names, and that the files contradict, is a `WrongFileSize`; nothing was written then.
     """
     noted = load_options(paths, medium)
-    found = _find_sizes(paths, medium, noted)
+    found = _find_sizes(config, paths, medium, noted)
     default = type(config)()
     for name, size in found.items():
         named = getattr(config, name)
@@ -143,13 +143,15 @@ def fit_options(config: StoreConfig, paths: StorePaths, medium: Medium) -> Store
             )
     if "mapped_file_size_consume_queue_ext" in found:
         found["enable_consume_queue_ext"] = True
-    changes = {name: value for name, value in {**noted, **found}.items() if name in _FITTED}
-    return config.with_changes(
-        **{name: value for name, value in changes.items() if getattr(config, name) == getattr(default, name)}
-    )
+    changes = {
+        name: value
+        for name, value in {**noted, **found}.items()
+        if name in _FITTED and value != getattr(config, name) == getattr(default, name)
+    }
+    return config.with_changes(**changes) if changes else config
 
 
-def _find_sizes(paths: StorePaths, medium: Medium, noted: Mapping[str, Value]) -> dict[str, Value]:
+def _find_sizes(config: StoreConfig, paths: StorePaths, medium: Medium, noted: Mapping[str, Value]) -> dict[str, Value]:
     """The sizes that the files have, by option."""
     found: dict[str, Value] = {}
     folders = (*paths.commit_logs, *paths.read_only_commit_logs)
@@ -164,7 +166,7 @@ def _find_sizes(paths: StorePaths, medium: Medium, noted: Mapping[str, Value]) -
         size = common_size(queue_lengths)
         if size is not None:
             found[name] = size
-    layout = _find_layout(paths.index, medium, noted)
+    layout = _find_layout(config, paths.index, medium, noted)
     if layout is not None:
         found |= {"max_hash_slot_num": layout.slot_count, "max_index_num": layout.index_count}
     return found
@@ -186,13 +188,18 @@ def _lengths(folder: Path, medium: Medium) -> list[tuple[int, int]]:
     ]
 
 
-def _find_layout(folder: Path, medium: Medium, noted: Mapping[str, Value]) -> IndexLayout | None:
-    """The slots and entries of the last index file, as noted or by its length and content."""
+def _find_layout(config: StoreConfig, folder: Path, medium: Medium, noted: Mapping[str, Value]) -> IndexLayout | None:
+    """The slots and entries of the last index file: as configured or noted, if its length is that, or by its content.
+
+    The content of a file with few keys does not prove them.
+    """
     files = [info for info in medium.listing(folder) if info.size and names.is_number(info.name)]
     slots, entries = noted.get("max_hash_slot_num"), noted.get("max_index_num")
-    if files and isinstance(slots, int) and isinstance(entries, int):
-        layout = IndexLayout(slots, entries)
-        if layout.file_size == files[-1].size:
+    layouts = [IndexLayout(config.max_hash_slot_num, config.max_index_num)]
+    if isinstance(slots, int) and isinstance(entries, int):
+        layouts.append(IndexLayout(slots, entries))
+    for layout in layouts:
+        if files and layout.file_size == files[-1].size:
             return layout
     return index_layout(medium.open(folder / files[-1].name).buffer) if files else None
 
