@@ -80,7 +80,10 @@ def medium_of(uri: str) -> tuple[Medium, Path]:
 def check_finished(uri: str) -> None:
     """Raise if a rebuild into this place was killed, or still runs: some of its files may be missing."""
     source, path = open_source(uri)
-    if any(info.name == BEGUN for info in source.listing(path / REBUILD_ROOM)):
+    room, _ = REBUILD_ROOM.split("/")
+    # The place itself first: if it cannot be listed, the error names it and not a folder of ours.
+    has_room = any(info.name == room for info in source.listing(path))
+    if has_room and any(info.name == BEGUN for info in source.listing(path / REBUILD_ROOM)):
         raise DamagedStore("a rebuild into this place has not finished", path=uri, advice="run that rebuild again")
 
 
