@@ -193,6 +193,7 @@ def test_dispatch_until_it_is_stopped_while_the_store_is_opened_again(remote: Sp
     assert all_queues(root) == dense_twin(root, tmp_path / "twin")
 
 
+@pytest.mark.slow
 def test_dispatch_once_in_small_batches(remote: SparkSession, tmp_path: Path) -> None:
     root, counts = tmp_path / "store", list[tuple[int, int]]()
     with open_store(root, EXTERNAL) as store:
