@@ -9,7 +9,7 @@ from flintlog.bench.process_tree import ProcessWatch
 
 IDLE_WORKER = """
 import os, signal, time
-signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # as Spark's daemon does, so nobody is told the times of its workers
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # as Spark's daemon does: its workers' times are then lost
 if os.fork():
     time.sleep(1.2)
 else:

@@ -16,6 +16,13 @@ def used_bytes(folder: Path) -> int:
     return int(done.stdout.split()[0])
 
 
+def test_a_store_without_keys_takes_kilobytes(tmp_path: Path) -> None:
+    with open_store(tmp_path / "store") as store:
+        store.put(Message("orders", b"42 pieces"))
+        store.flush()
+    assert used_bytes(tmp_path / "store") <= 200_000
+
+
 def test_one_message_and_a_thousand_queues_take_a_few_megabytes(tmp_path: Path) -> None:
     root = tmp_path / "orders-store"
     with open_store(root) as store:

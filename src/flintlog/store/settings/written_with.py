@@ -101,16 +101,22 @@ def dispatch_config(config: StoreConfig, paths: StorePaths, medium: Medium) -> S
     found = NoteFile(paths.dispatch_options, medium, _Options).load().checked
     if found is None:  # an earlier version left the files
         return fit_options(config, paths, medium)
+    options = {name: value for name, value in found.options.items() if name in _FOR_DISPATCH}
+    for name, value in _contradicted(config, options):
+        raise InvalidConfig(
+            f"{name} is {getattr(config, name)}, and the store runs with {value}",
+            path=paths.root,
+            advice="leave the option out: the store has noted its own",
+        )
+    return config.with_changes(**options)
+
+
+def _contradicted(config: StoreConfig, options: Mapping[str, Value]) -> Iterator[tuple[str, Value]]:
+    """The options of a store of which a configuration names others. One that it leaves at its default is not named."""
     default = type(config)()
-    for name, value in found.options.items():
-        named = getattr(config, name)
-        if named not in (value, getattr(default, name)):
-            raise InvalidConfig(
-                f"{name} is {named}, and the store runs with {value}",
-                path=paths.root,
-                advice="leave the option out: the store has noted its own",
-            )
-    return config.with_changes(**found.options)
+    for name, value in options.items():
+        if getattr(config, name) not in (value, getattr(default, name)):
+            yield name, value
 
 
 def _values(config: StoreConfig, options: Iterable[str]) -> dict[str, Value]:
@@ -132,15 +138,13 @@ def fit_options(config: StoreConfig, paths: StorePaths, medium: Medium) -> Store
     """
     noted = load_options(paths, medium)
     found = _find_sizes(config, paths, medium, noted)
+    for name, size in _contradicted(config, found):
+        raise WrongFileSize(
+            f"{name} is {getattr(config, name)}, and the files were written with {size}",
+            path=paths.root,
+            advice="leave the option out: it is read from the files",
+        )
     default = type(config)()
-    for name, size in found.items():
-        named = getattr(config, name)
-        if named not in (size, getattr(default, name)):
-            raise WrongFileSize(
-                f"{name} is {named}, and the files were written with {size}",
-                path=paths.root,
-                advice="leave the option out: it is read from the files",
-            )
     if "mapped_file_size_consume_queue_ext" in found:
         found["enable_consume_queue_ext"] = True
     changes = {
