@@ -47,8 +47,8 @@ def put_mixed(store: Store, name: str, number: int) -> list[str]:
         receipt = store.put(Message(LATER, bodies[0].encode(), delay_level=1), check=False)
         return [f"{bodies[0]} {receipt.physical_offset} {LATER}\n"] if receipt.status is PutStatus.PUT_OK else []
     receipts = store.put_batch([Message("orders", body.encode() * 8, keys=["k"]) for body in bodies], check=False)
-    told = zip(bodies, receipts, strict=True)
-    return [_line(body, receipt) for body, receipt in told if receipt.status is PutStatus.PUT_OK]
+    reported = zip(bodies, receipts, strict=True)
+    return [_line(body, receipt) for body, receipt in reported if receipt.status is PutStatus.PUT_OK]
 
 
 def _line(body: str, receipt: Receipt) -> str:

@@ -26,7 +26,7 @@ GIVE_UP_S = 60
 
 
 @dataclass
-class Told:
+class Reported:
     """What one store's writers said before they died."""
 
     acknowledged: dict[str, tuple[str, int, int, int]] = field(default_factory=dict)
@@ -37,7 +37,7 @@ class Told:
         self.acknowledged[key] = (topic, int(queue_id), int(queue_offset), int(physical_offset))
 
 
-def run_and_kill(path: Path, flush: str, style: str, seed: str, told: Told, *, after_ack: bool = False) -> None:
+def run_and_kill(path: Path, flush: str, style: str, seed: str, reported: Reported, *, after_ack: bool = False) -> None:
     """Start a writer and kill it: in its opening, or a random while later; `after_ack`: once it promised something."""
     chance = random.Random(seed)
     in_opening = chance.random() < 0.3 and not after_ack
@@ -65,18 +65,18 @@ def run_and_kill(path: Path, flush: str, style: str, seed: str, told: Told, *, a
     lines = heard.decode().split("\n")[:-1]  # the last line may be cut
     for line in lines:
         if line.startswith("ack "):
-            told.take(line)
-    told.killed_in.append("running" if "running" in lines else "opening")
+            reported.take(line)
+    reported.killed_in.append("running" if "running" in lines else "opening")
 
 
-def assert_kept(store: Store, told: Told) -> None:
-    for key, (topic, queue_id, queue_offset, physical_offset) in told.acknowledged.items():
+def assert_kept(store: Store, reported: Reported) -> None:
+    for key, (topic, queue_id, queue_offset, physical_offset) in reported.acknowledged.items():
         message = store.message_at(physical_offset)
         assert message is not None and message.body == writer.body_of(key), f"{key} is lost"
         page = store.get(topic, queue_id, queue_offset, 1)
         assert [m.physical_offset for m in page.messages] == [physical_offset], f"{key} is not in its queue"
-    for key in random.Random(0).sample(sorted(told.acknowledged), min(100, len(told.acknowledged))):
-        topic, _, _, physical_offset = told.acknowledged[key]
+    for key in random.Random(0).sample(sorted(reported.acknowledged), min(100, len(reported.acknowledged))):
+        topic, _, _, physical_offset = reported.acknowledged[key]
         hits = [m.physical_offset for m in store.query(topic, key, max_count=64)]
         assert physical_offset in hits, f"{key} is not in the index"
 
@@ -92,14 +92,14 @@ def assert_no_gaps(store: Store) -> None:
             offset = page.next_offset
 
 
-def assert_goes_on(store: Store, told: Told) -> None:
+def assert_goes_on(store: Store, reported: Reported) -> None:
     """The next put of each queue takes the next place in it."""
     for info in store.queues():
-        key = f"next-{info.topic}-{info.queue_id}-{len(told.acknowledged)}"
+        key = f"next-{info.topic}-{info.queue_id}-{len(reported.acknowledged)}"
         message = Message(info.topic, writer.body_of(key), queue_id=info.queue_id, keys=[key])
         receipt = store.put(message).check()
         assert receipt.queue_offset == info.max_offset
-        told.acknowledged[key] = (info.topic, info.queue_id, receipt.queue_offset, receipt.physical_offset)
+        reported.acknowledged[key] = (info.topic, info.queue_id, receipt.queue_offset, receipt.physical_offset)
 
 
 def contents(folder: Path) -> list[tuple[str, bytes]]:
@@ -117,25 +117,25 @@ def assert_equals_a_rebuild(path: Path, flush: str) -> None:
     shutil.rmtree(rebuilt)
 
 
-def crash_and_check(path: Path, flush: str, style: str, seed: int) -> Told:
-    told = Told()
+def crash_and_check(path: Path, flush: str, style: str, seed: int) -> Reported:
+    reported = Reported()
     print(f"FLINTLOG_CRASH_SEED={seed} ({flush}, {style})")  # noqa: T201 - shown when the test fails
     for number in range(KILLS_PER_STORE):
         is_last = number == KILLS_PER_STORE - 1  # on a busy machine the others may come to nothing
-        run_and_kill(path, flush, style, f"{seed}.{number}", told, after_ack=is_last)
+        run_and_kill(path, flush, style, f"{seed}.{number}", reported, after_ack=is_last)
         if number % 2 == 0:  # the others are crashes of a store that crashed before
-            check(path, flush, told)
-    return told
+            check(path, flush, reported)
+    return reported
 
 
-def check(path: Path, flush: str, told: Told) -> None:
+def check(path: Path, flush: str, reported: Reported) -> None:
     with open_store(path, writer.config(flush)) as store:
-        assert_kept(store, told)
+        assert_kept(store, reported)
         assert_no_gaps(store)
-        assert_goes_on(store, told)
-        assert_kept(store, told)
+        assert_goes_on(store, reported)
+        assert_kept(store, reported)
         assert not [found for found in store.recovery if found.severity == "error"]
-    if told.acknowledged:
+    if reported.acknowledged:
         assert_equals_a_rebuild(path, flush)
 
 
@@ -145,8 +145,8 @@ VARIANTS = [("sync", "threads"), ("sync", "asyncio"), ("async", "threads"), ("as
 @pytest.mark.parametrize(("flush", "style"), VARIANTS)
 def test_killed_writers_lose_nothing_that_they_acknowledged(flush: str, style: str, tmp_path: Path) -> None:
     seed = int(os.environ.get("FLINTLOG_CRASH_SEED", "1"))
-    told = crash_and_check(tmp_path / "store", flush, style, seed)
-    assert told.acknowledged, "no writer came far enough to promise anything"
+    reported = crash_and_check(tmp_path / "store", flush, style, seed)
+    assert reported.acknowledged, "no writer came far enough to promise anything"
 
 
 @pytest.mark.slow
@@ -160,14 +160,14 @@ def test_two_hundred_kills(flush: str, style: str, seed: int, tmp_path: Path) ->
 @pytest.mark.parametrize("flush", ["sync", "async"])
 def test_killed_again_and_again_in_the_opening(flush: str, tmp_path: Path) -> None:
     path = tmp_path / "store"
-    told = Told()
+    reported = Reported()
     seeds = iter(range(1000))
-    while len(told.acknowledged) < 200:
-        run_and_kill(path, flush, "threads", f"fill.{next(seeds)}", told)
+    while len(reported.acknowledged) < 200:
+        run_and_kill(path, flush, "threads", f"fill.{next(seeds)}", reported)
     for _ in range(3):
         seed = next(f"open.{n}" for n in seeds if random.Random(f"open.{n}").random() < 0.3)
-        run_and_kill(path, flush, "threads", seed, told)
-    check(path, flush, told)
+        run_and_kill(path, flush, "threads", seed, reported)
+    check(path, flush, reported)
 
 
 class NamesSynced(LocalMedium):
@@ -184,8 +184,8 @@ class NamesSynced(LocalMedium):
 
 def test_names_that_a_killed_writer_left_are_made_durable(tmp_path: Path) -> None:
     path = tmp_path / "store"
-    told = Told()
-    run_and_kill(path, "sync", "threads", "names.2", told)
+    reported = Reported()
+    run_and_kill(path, "sync", "threads", "names.2", reported)
     medium = NamesSynced()
     with open_store(path, writer.config("sync"), medium=medium):
         queues = {file.parent for file in (path / "consumequeue").rglob("*") if file.is_file()}

@@ -36,7 +36,7 @@ def config(flush: str) -> StoreConfig:
 
 
 def body_of(key: str) -> bytes:
-    """The body follows from the key, so that whoever reads it can tell that it is right."""
+    """The body follows from the key, so that a reader can check it."""
     chance = random.Random(key)
     return key.encode() + chance.randbytes(chance.choice((0, 20, 200, 2000)))
 

@@ -116,7 +116,7 @@ class DecayingWorld(World):
 
     def flip_in_checkpoint(self, chance: random.Random) -> None:
         path = ROOT / "checkpoint"
-        # Without a log, a checkpoint that vouches for messages has the store refused: that is told, and costs nothing.
+        # Without a log, a checkpoint that vouches for messages has the store refused: reported, and nothing lost.
         if self.medium.exists(path) and self.medium.read(path) and self.medium.listing(ROOT / "commitlog"):
             self.medium.flip_bit(path, chance.randrange(48), chance.randrange(8))
             self.is_index_doubtful = True  # it may vouch for files that a crash has torn

@@ -41,7 +41,7 @@ def member(medium: FaultyMedium) -> LedgerStoreNode:
 
 
 class Producer(threading.Thread):
-    """Puts to a queue of its own until it is told to stop, and remembers what was acknowledged."""
+    """Puts to a queue of its own until it is asked to stop, and remembers what was acknowledged."""
 
     def __init__(self, node: LedgerStoreNode, queue_id: int, first: int) -> None:
         super().__init__()

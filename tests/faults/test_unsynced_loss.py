@@ -99,7 +99,7 @@ def test_a_log_file_is_not_deleted_before_the_ends_of_its_queues_are_durable(flu
 
 
 def test_retention_does_not_call_durable_what_another_pass_is_syncing() -> None:
-    """The queue flush has taken a queue, and its sync lasts: whoever covers the log's files waits for it."""
+    """The queue flush has taken a queue, and its sync lasts: a thread that covers the log's files waits for it."""
     medium, is_syncing, go_on = FaultyMedium(), threading.Event(), threading.Event()
 
     def before_sync(path: Path) -> None:

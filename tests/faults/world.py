@@ -102,7 +102,7 @@ class World:
         return open_store(ROOT, self.config, medium=medium, clock=self.clock)
 
     def reopened(self) -> Store:
-        """The store on its disk as it is; a sync that was told to fail may have to be met first."""
+        """The store on its disk as it is; a sync that was set to fail may have to be met first."""
         self.forget_failures()
         try:
             return self.open(self.medium)

@@ -1,6 +1,6 @@
 """A DLedger group of whole stores on one machine: some are real RocketMQ brokers, the others ours.
 
-Messages go through whoever leads, by its own public put. What was acknowledged is remembered with its place, and must
+Messages go through the leader, by its own public put. What was acknowledged is remembered with its place, and must
 be there, in every member's queues, at the end.
 """
 
@@ -41,7 +41,7 @@ Place = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Reported:
     """What a put was answered: its place if it was acknowledged."""
 
     status: str
@@ -60,10 +60,10 @@ class Ends:
 
 
 class Member(Protocol):
-    """A store in a group, whoever wrote it."""
+    """A store in a group, Java's or ours."""
 
     def is_serving(self) -> bool: ...
-    def put(self, messages: Sequence[Message]) -> list[Told]: ...
+    def put(self, messages: Sequence[Message]) -> list[Reported]: ...
     def read(self, queue_id: int) -> list[tuple[int, bytes]]: ...
     def ends(self) -> Ends: ...
     def hand_over(self, successor: str) -> bool: ...
@@ -93,12 +93,12 @@ class OurMember:
     def is_serving(self) -> bool:
         return self.node.is_serving
 
-    def put(self, messages: Sequence[Message]) -> list[Told]:
+    def put(self, messages: Sequence[Message]) -> list[Reported]:
         receipts = [
             put.result(60.0) for put in [self.node.store.put_async(message, check=False) for message in messages]
         ]
         return [
-            Told(receipt.status.name, (message.queue_id, receipt.queue_offset), receipt.physical_offset)
+            Reported(receipt.status.name, (message.queue_id, receipt.queue_offset), receipt.physical_offset)
             for message, receipt in zip(messages, receipts, strict=True)
         ]
 
@@ -147,7 +147,7 @@ class KillableMember:
     def is_serving(self) -> bool:
         return bool(self._ask("is_serving"))
 
-    def put(self, messages: Sequence[Message]) -> list[Told]:
+    def put(self, messages: Sequence[Message]) -> list[Reported]:
         return self._ask("put", messages)  # type: ignore[return-value]
 
     def read(self, queue_id: int) -> list[tuple[int, bytes]]:
@@ -173,7 +173,7 @@ class KillableMember:
 
 
 def _serve(line: Connection, directory: Path, member_id: str, addresses: Mapping[str, str]) -> None:
-    """The other end of a `KillableMember`: does what it is told until it is stopped."""
+    """The other end of a `KillableMember`: carries out requests until it is stopped."""
     member = OurMember(directory, member_id, addresses)
     line.send(None)
     while True:
@@ -196,10 +196,10 @@ class TheirMember:
     def pid(self) -> int:
         return self.java.pid
 
-    def put(self, messages: Sequence[Message]) -> list[Told]:
+    def put(self, messages: Sequence[Message]) -> list[Reported]:
         receipts = self.java.put_many(messages)
         return [
-            Told(receipt.status, (message.queue_id, receipt.queue_offset), receipt.physical_offset)
+            Reported(receipt.status, (message.queue_id, receipt.queue_offset), receipt.physical_offset)
             for message, receipt in zip(messages, receipts, strict=True)
         ]
 
@@ -285,15 +285,15 @@ class StoreGroup:
                 Message(TOPIC, body, queue_id=number % QUEUES, keys=[f"k{number % 100}"], tags="t")
                 for number, body in enumerate(left)
             ]
-            told = put_through(self.members[leader], messages)
-            left = [body for body, answer in zip(left, told, strict=True) if not self._note(body, answer)]
+            reported = put_through(self.members[leader], messages)
+            left = [body for body, answer in zip(left, reported, strict=True) if not self._note(body, answer)]
             self.refused.update(left)
 
-    def _note(self, body: bytes, told: Told) -> bool:
-        if told.status != PutStatus.PUT_OK.name:
+    def _note(self, body: bytes, reported: Reported) -> bool:
+        if reported.status != PutStatus.PUT_OK.name:
             return False
-        assert told.place not in self.acknowledged, f"{told.place} was given twice"
-        self.acknowledged[told.place] = body
+        assert reported.place not in self.acknowledged, f"{reported.place} was given twice"
+        self.acknowledged[reported.place] = body
         return True
 
     def ends(self) -> dict[str, Ends]:
@@ -359,12 +359,12 @@ def _is_serving(member: Member) -> bool:
         return False
 
 
-def put_through(member: Member, messages: Sequence[Message]) -> list[Told]:
+def put_through(member: Member, messages: Sequence[Message]) -> list[Reported]:
     """What a member that dies meanwhile had acknowledged is not known: nothing of it counts."""
     try:
         return member.put(messages)
     except _DEAD:
-        return [Told("NO_ANSWER", (0, -1), -1)] * len(messages)
+        return [Reported("NO_ANSWER", (0, -1), -1)] * len(messages)
 
 
 def _joined(directory: Path, size: int) -> bytes:
@@ -383,12 +383,12 @@ def queue_files(directory: Path) -> dict[str, bytes]:
     return {name: content for name, content in found.items() if content}
 
 
-def until(happened: Callable[[], bool], told: Callable[[], str]) -> None:
+def until(happened: Callable[[], bool], reported: Callable[[], str]) -> None:
     """Look again and again until something has happened."""
     deadline = time.monotonic() + PATIENCE_S
     while not happened():
         if time.monotonic() > deadline:
-            raise AssertionError(told())
+            raise AssertionError(reported())
         time.sleep(0.05)
 
 

@@ -82,7 +82,7 @@ def by_topic(theirs: JavaFigures) -> dict[str, tuple[int, int]]:
 
 
 def light_apart(behind: dict[str, int]) -> dict[str, int]:
-    """Without light queues: the store in a test is told by name, a broker counts them as one."""
+    """Without light queues: the store in a test is named, a broker counts them as one."""
     return {key: size for key, size in behind.items() if "%LMQ%" not in key}
 
 

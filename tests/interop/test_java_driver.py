@@ -68,9 +68,9 @@ def test_a_difference_is_told(tmp_path: Path) -> None:
         java.put([Message("orders", b"one"), Message("orders", b"two")])
         seen = java.view()
         without = make_view(list(seen.messages.values())[1:], seen.queues.values(), [])
-        told = differences(without, seen)
-        assert told[0] == "message at 0: only on the right"
-        assert any("entries of queue" in sentence for sentence in told)
+        reported = differences(without, seen)
+        assert reported[0] == "message at 0: only on the right"
+        assert any("entries of queue" in sentence for sentence in reported)
         with pytest.raises(AssertionError, match="message at 0"):
             java.verify_against(without)
     finally:
@@ -106,11 +106,11 @@ def test_java_does_not_outlive_its_parent() -> None:
     program = "import os; from interop.java_process import JavaProcess; print(JavaProcess().pid, flush=True)"
     program += "; os.kill(os.getpid(), 9)"
     command = [sys.executable, "-c", program]
-    told = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, cwd=_PROJECT)
+    reported = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, cwd=_PROJECT)
     deadline = time.monotonic() + 20
-    while _is_running(int(told.stdout)) and time.monotonic() < deadline:
+    while _is_running(int(reported.stdout)) and time.monotonic() < deadline:
         time.sleep(0.02)
-    assert not _is_running(int(told.stdout))
+    assert not _is_running(int(reported.stdout))
 
 
 def test_a_process_that_cannot_start_quotes_java(java: JavaRuntime) -> None:

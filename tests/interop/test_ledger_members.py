@@ -49,7 +49,7 @@ def test_a_broker_among_two_of_ours_leads_is_killed_and_ours_takes_its_place(tmp
         assert len(group.acknowledged) >= 2_000
 
 
-def test_offsets_and_delays_go_on_whoever_leads(tmp_path: Path) -> None:
+def test_offsets_and_delays_go_on_under_a_new_leader(tmp_path: Path) -> None:
     """A broker leads, then ours, then the broker: consumers and delayed messages go on, and the files stay the same."""
     with store_group(tmp_path) as group:
         group.start_theirs("n0")
@@ -114,7 +114,7 @@ def test_ours_among_two_brokers_follows_leads_and_restarts(tmp_path: Path) -> No
         group.hand_over("n1")
         group.put(500, "the broker is back")
         group.kill("n1")
-        group.put(500, "whoever is left")
+        group.put(500, "those that are left")
         group.start_theirs("n1")
         group.check()
         group.stop()
@@ -148,7 +148,7 @@ def test_what_a_broker_showed_before_it_was_committed_is_not_shown_by_ours(tmp_p
         group.kill("n1")
         group.kill("n2")
         lost = [Message(TOPIC, b"lost %d" % number, queue_id=number % QUEUES) for number in range(20)]
-        assert "PUT_OK" not in {told.status for told in put_through(group.members["n0"], lost)}
+        assert "PUT_OK" not in {reported.status for reported in put_through(group.members["n0"], lost)}
         ends = group.members["n0"].ends()
         assert ends.end >= ends.committed + len(lost)
         group.kill("n0")

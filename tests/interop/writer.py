@@ -42,12 +42,12 @@ def _tell(line: str) -> None:
 
 def main(directory: Path, count: int, seed: int) -> None:
     """Put, say how far, and wait."""
-    done = told = 0
+    done = reported = 0
     with open_store(directory, config(flushDiskType="ASYNC_FLUSH")) as store:
         for put in workload(count, seed=seed):
             done += len(put_all(store, [put]))
-            if done // 100 > told // 100:
-                told = done
+            if done // 100 > reported // 100:
+                reported = done
                 _tell(f"acknowledged {done}")
         _tell("done")
         signal.pause()

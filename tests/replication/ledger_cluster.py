@@ -152,7 +152,7 @@ def cluster(directory: Path, timings: str = "fast", module: str = "ledger_proces
 
 
 class Client:
-    """Sends and reads through whoever leads. For one asyncio loop."""
+    """Sends and reads through the leader of the moment. For one asyncio loop."""
 
     def __init__(self, addresses: dict[str, str]) -> None:
         self._lines = {node_id: RemotingClient(address, timeout_s=4.0) for node_id, address in addresses.items()}

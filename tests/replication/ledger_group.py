@@ -69,7 +69,7 @@ class Group:
         node.stop()
 
     def drop_leader(self) -> str:
-        """Lose whoever leads."""
+        """Lose the leader."""
         name = self.name_of(self.leader)
         self.drop(name)
         return name
@@ -97,7 +97,7 @@ class Group:
         )
 
     def put(self, message: Message) -> int:
-        """Put through whoever leads, again and again until it is acknowledged."""
+        """Put through the leader of the moment, again and again until it is acknowledged."""
         deadline = time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline:
             receipt = self.leader.store.put(message, check=False)

@@ -3,7 +3,7 @@
 Every body is sent once, so a body that is in the log twice, or one that nobody sent, is a fault by itself. The rules:
 
     one value       an index, once read or acknowledged, has that body for ever, on every node
-    nothing lost    an acknowledged body is in the final log, at the index that was told
+    nothing lost    an acknowledged body is in the final log, at the index that was reported
     once            no body is in the final log twice
     real time       a send that began after another was acknowledged lies behind it
 
@@ -69,11 +69,11 @@ def violations(history: History, log: Sequence[bytes], own: frozenset[bytes]) ->
 
 
 def _wrong_values(history: History, log: Sequence[bytes]) -> list[str]:
-    told = [(send.index, send.body, "acknowledged") for send in history.acknowledged]
-    told += [(index, body, "read") for index, body in history.reads]
+    reported = [(send.index, send.body, "acknowledged") for send in history.acknowledged]
+    reported += [(index, body, "read") for index, body in history.reads]
     return [
         f"entry {index} was {how} as {body[:40]!r}, and is {log[index][:40] if index < len(log) else None!r}"
-        for index, body, how in told
+        for index, body, how in reported
         if index is not None and (index >= len(log) or log[index] != body)
     ]
 

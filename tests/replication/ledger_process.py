@@ -29,7 +29,7 @@ def _tell(file: Path, node: LedgerNode) -> None:
 
 
 async def run(directory: Path, node_id: str, peers: str, timings: str) -> None:
-    """Take part in the group until told to stop."""
+    """Take part in the group until asked to stop."""
     addresses = dict(each.split("-", 1) for each in peers.split(";"))
     config = fast_config(node_id, addresses)
     if timings == "java":

@@ -43,7 +43,7 @@ def config_of(peers: str, member: str) -> StoreConfig:
 
 
 def run(directory: Path, member: str, peers: str, number: str) -> None:
-    """Take part until told to stop."""
+    """Take part until asked to stop."""
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     node = LedgerStoreNode(directory / member, config_of(peers, member), fast=True)

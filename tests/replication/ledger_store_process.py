@@ -2,7 +2,7 @@
 
     python -m tests.replication.ledger_store_process DIRECTORY ID PEERS TIMINGS RUN
 
-It runs until SIGTERM. What it was told is written at once, a line each, so that a kill loses no more than the last:
+It runs until SIGTERM. Each acknowledgement is written at once, a line each, so that a kill loses no more than the last:
 
     DIRECTORY/ID.sent     every body, before it is put
     DIRECTORY/ID.acked    queue offset and body of every acknowledged put
@@ -39,7 +39,7 @@ def config_of(peers: str, member: str) -> StoreConfig:
 
 
 def run(directory: Path, member: str, peers: str, number: str) -> None:
-    """Take part until told to stop."""
+    """Take part until asked to stop."""
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     node = LedgerStoreNode(directory / member, config_of(peers, member), fast=True)

@@ -30,8 +30,8 @@ def samples(node: Node) -> dict[str, float]:
     registry = CollectorRegistry()
     registry.register(NodeCollector(node))
     lines = generate_latest(registry).decode().splitlines()
-    told = (line.rpartition(" ") for line in lines if not line.startswith("#"))
-    return {re.sub(r':\d+"', ':PORT"', name): float(value) for name, _, value in told}
+    reported = (line.rpartition(" ") for line in lines if not line.startswith("#"))
+    return {re.sub(r':\d+"', ':PORT"', name): float(value) for name, _, value in reported}
 
 
 def test_a_master_tells_how_far_its_slave_is(pair: tuple[HaNode, HaNode]) -> None:
@@ -39,13 +39,13 @@ def test_a_master_tells_how_far_its_slave_is(pair: tuple[HaNode, HaNode]) -> Non
     fill(master.store, 30)
     end = master.store.replication.raw_log.end
     wait_until(lambda: samples(master).get('flintlog_replica_peer_lag_bytes{peer="127.0.0.1:PORT"}') == 0)
-    told = samples(master)
-    assert told['flintlog_replica_role{role="SYNC_MASTER"}'] == 1
-    assert told['flintlog_replica_peer_acknowledged_offset{peer="127.0.0.1:PORT"}'] == end > 0
-    assert told['flintlog_replica_peer_in_sync{peer="127.0.0.1:PORT"}'] == 1
-    assert told["flintlog_replica_peers"] == told["flintlog_replica_peers_in_sync"] == 1
-    assert told["flintlog_replica_log_end_offset"] == end
-    assert told["flintlog_storage_max_offset"] == end, "the store's own are there too"
+    reported = samples(master)
+    assert reported['flintlog_replica_role{role="SYNC_MASTER"}'] == 1
+    assert reported['flintlog_replica_peer_acknowledged_offset{peer="127.0.0.1:PORT"}'] == end > 0
+    assert reported['flintlog_replica_peer_in_sync{peer="127.0.0.1:PORT"}'] == 1
+    assert reported["flintlog_replica_peers"] == reported["flintlog_replica_peers_in_sync"] == 1
+    assert reported["flintlog_replica_log_end_offset"] == end
+    assert reported["flintlog_storage_max_offset"] == end, "the store's own are there too"
 
 
 def test_a_slave_without_its_master_is_not_connected(pair: tuple[HaNode, HaNode]) -> None:

@@ -4,7 +4,7 @@
     consumequeue     100 topics with 100 queues each, one entry a queue, files of the default size
     checkpoint       covers everything
 
-It is a legal log, so whoever opens it has to find its end, and may read all of it or not.
+It is a legal log, so an opening has to find its end, and may read all of it or not.
 """
 
 from __future__ import annotations

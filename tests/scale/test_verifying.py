@@ -58,8 +58,8 @@ def test_memory_does_not_grow_with_the_log(tmp_path: Path) -> None:
     for count in (60_000, 1_950_000):
         write_store(tmp_path / str(count), count)
         command = [sys.executable, "-c", _CODE, str(tmp_path / str(count))]
-        told = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300).stdout.split()
-        assert told[:2] == ["0", str(count)]
-        peaks.append(int(told[2]))
+        reported = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300).stdout.split()
+        assert reported[:2] == ["0", str(count)]
+        peaks.append(int(reported[2]))
         shutil.rmtree(tmp_path / str(count))
     assert peaks[1] < peaks[0] + 64, peaks

@@ -39,7 +39,7 @@ def test_others_wait_for_the_dispatcher_after_one_that_was_interrupted(
         soon(store.close)
 
 
-def test_whoever_waits_is_woken_when_the_dispatcher_is_through(tmp_path: Path) -> None:
+def test_a_waiting_caller_is_woken_when_the_dispatcher_is_through(tmp_path: Path) -> None:
     """And not only when it looks again by itself."""
     with dispatching(tmp_path / "store", EXTERNAL, batch_bytes=3000), open_store(tmp_path / "store", EXTERNAL) as store:
         store.wait_dispatched()

@@ -16,9 +16,9 @@ Line = dict[str, Any]
 
 
 def config_of(case: Path, **changes: object) -> StoreConfig:
-    told = json.loads((case / "config.json").read_text())
-    config = StoreConfig.from_rocketmq({name: str(value) for name, value in told["set"].items()})
-    return config.with_changes(topic_queue_types=told["topicQueueTypes"], **changes)
+    reported = json.loads((case / "config.json").read_text())
+    config = StoreConfig.from_rocketmq({name: str(value) for name, value in reported["set"].items()})
+    return config.with_changes(topic_queue_types=reported["topicQueueTypes"], **changes)
 
 
 def lines(path: Path) -> list[Line]:

@@ -24,7 +24,7 @@ CONFIG = StoreConfig(
 
 
 class ScriptedGroup:
-    """Writes what is proposed into the store's files; commits and answers when it is told to."""
+    """Writes what is proposed into the store's files; commits and answers when the test says so."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
@@ -51,7 +51,7 @@ class ScriptedGroup:
             self.commit()
 
     def commit(self, *, answered: bool = True) -> None:
-        """Everything written so far, and those are told who wait for it."""
+        """Everything written so far, and those that wait for it are completed."""
         asked, self.asked = self.asked, []
         self.port.committed(self.port.files.end)
         for positions, _, answer in asked if answered else ():

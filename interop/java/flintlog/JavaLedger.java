@@ -54,15 +54,15 @@ public final class JavaLedger {
 
     static String info(DLedgerServer server) {
         DLedgerStore store = server.getDLedgerStore();
-        Map<String, Object> told = new LinkedHashMap<>();
-        told.put("role", server.getMemberState().getRole().name());
-        told.put("term", server.getMemberState().currTerm());
-        told.put("leaderId", server.getMemberState().getLeaderId());
-        told.put("beginIndex", store.getLedgerBeginIndex());
-        told.put("endIndex", store.getLedgerEndIndex());
-        told.put("endTerm", store.getLedgerEndTerm());
-        told.put("committedIndex", store.getCommittedIndex());
-        return Lines.text(told);
+        Map<String, Object> reported = new LinkedHashMap<>();
+        reported.put("role", server.getMemberState().getRole().name());
+        reported.put("term", server.getMemberState().currTerm());
+        reported.put("leaderId", server.getMemberState().getLeaderId());
+        reported.put("beginIndex", store.getLedgerBeginIndex());
+        reported.put("endIndex", store.getLedgerEndIndex());
+        reported.put("endTerm", store.getLedgerEndTerm());
+        reported.put("committedIndex", store.getCommittedIndex());
+        return Lines.text(reported);
     }
 
     /** Appends each line's body, as many at a time as the window allows; the answers are in the same order. */
@@ -125,10 +125,10 @@ public final class JavaLedger {
         for (Thread producer : producers) {
             producer.join();
         }
-        Map<String, Object> told = new LinkedHashMap<>();
-        told.put("count", count.get());
-        told.put("seconds", (System.nanoTime() - begin) / 1e9);
-        return Lines.text(told);
+        Map<String, Object> reported = new LinkedHashMap<>();
+        reported.put("count", count.get());
+        reported.put("seconds", (System.nanoTime() - begin) / 1e9);
+        return Lines.text(reported);
     }
 
     private void produce(String id, byte[] body, long end, AtomicLong count) {
@@ -156,22 +156,22 @@ public final class JavaLedger {
 
     private static Map<String, Object> receipt(CompletableFuture<AppendEntryResponse> future) throws Exception {
         AppendEntryResponse response = future.get(PATIENCE_S, TimeUnit.SECONDS);
-        Map<String, Object> told = new LinkedHashMap<>();
-        told.put("code", response.getCode());
-        told.put("index", response.getIndex());
-        told.put("pos", response.getPos());
-        told.put("term", response.getTerm());
-        return told;
+        Map<String, Object> reported = new LinkedHashMap<>();
+        reported.put("code", response.getCode());
+        reported.put("index", response.getIndex());
+        reported.put("pos", response.getPos());
+        reported.put("term", response.getTerm());
+        return reported;
     }
 
     private static Map<String, Object> entry(DLedgerEntry entry) {
-        Map<String, Object> told = new LinkedHashMap<>();
-        told.put("magic", entry.getMagic());
-        told.put("size", entry.getSize());
-        told.put("index", entry.getIndex());
-        told.put("term", entry.getTerm());
-        told.put("pos", entry.getPos());
-        told.put("body", Base64.getEncoder().encodeToString(entry.getBody()));
-        return told;
+        Map<String, Object> reported = new LinkedHashMap<>();
+        reported.put("magic", entry.getMagic());
+        reported.put("size", entry.getSize());
+        reported.put("index", entry.getIndex());
+        reported.put("term", entry.getTerm());
+        reported.put("pos", entry.getPos());
+        reported.put("body", Base64.getEncoder().encodeToString(entry.getBody()));
+        return reported;
     }
 }

@@ -156,9 +156,9 @@ final class StoreBench {
                 count += readQueue(store, queue, end);
             }
         }
-        Map<String, Object> told = told(count, begin, begin, cpu, null);
+        Map<String, Object> reported = reported(count, begin, begin, cpu, null);
         close(store);
-        return told;
+        return reported;
     }
 
     private long readQueue(ClockedStore store, int queue, long end) {
@@ -191,12 +191,12 @@ final class StoreBench {
         for (int queue = 0; queue < QUEUES; queue++) {
             count += store.getMaxOffsetInQueue(TOPIC, queue);
         }
-        Map<String, Object> told = told(count, begin, begin, cpu, null);
-        told.put("seconds", (done - begin) / 1e9);
-        told.put("visibleSeconds", (done - begin) / 1e9);
-        told.put("cpuSeconds", (cpuAtEnd - cpu) / 1e9);
+        Map<String, Object> reported = reported(count, begin, begin, cpu, null);
+        reported.put("seconds", (done - begin) / 1e9);
+        reported.put("visibleSeconds", (done - begin) / 1e9);
+        reported.put("cpuSeconds", (cpuAtEnd - cpu) / 1e9);
         close(store);
-        return told;
+        return reported;
     }
 
     /** From just before a put to the listener's call: at a pace of `rate` a second, or as fast as it goes (0). */
@@ -233,9 +233,9 @@ final class StoreBench {
         for (int i = 0; i < count; i++) {
             waits[i] = seen[i] - put[i];
         }
-        Map<String, Object> told = told(count, begin, done, cpu, waits);
+        Map<String, Object> reported = reported(count, begin, done, cpu, waits);
         close(store);
-        return told;
+        return reported;
     }
 
     private static void await(long due) {
@@ -283,7 +283,7 @@ final class StoreBench {
         }
         long done = System.nanoTime();
         settle(store);
-        return told(count.get(), begin, done, cpu, waits.stream().flatMapToLong(Arrays::stream).toArray());
+        return reported(count.get(), begin, done, cpu, waits.stream().flatMapToLong(Arrays::stream).toArray());
     }
 
     /** The last waits of one thread: enough for percentiles, bounded however long it runs. */
@@ -376,19 +376,19 @@ final class StoreBench {
     }
 
     /** Called when everything is visible: what was counted, until when puts ran, and what it cost. */
-    private static Map<String, Object> told(long count, long begin, long done, long cpu, long[] waits) {
+    private static Map<String, Object> reported(long count, long begin, long done, long cpu, long[] waits) {
         long now = System.nanoTime();
-        Map<String, Object> told = new LinkedHashMap<>();
-        told.put("count", count);
-        told.put("seconds", ((done == begin ? now : done) - begin) / 1e9);
-        told.put("visibleSeconds", (now - begin) / 1e9);
-        told.put("cpuSeconds", (cpuNanos() - cpu) / 1e9);
+        Map<String, Object> reported = new LinkedHashMap<>();
+        reported.put("count", count);
+        reported.put("seconds", ((done == begin ? now : done) - begin) / 1e9);
+        reported.put("visibleSeconds", (now - begin) / 1e9);
+        reported.put("cpuSeconds", (cpuNanos() - cpu) / 1e9);
         if (waits != null && waits.length > 0) {
             Arrays.sort(waits);
-            told.put("p50Us", waits[waits.length / 2] / 1e3);
-            told.put("p99Us", waits[(int) (waits.length * 0.99)] / 1e3);
-            told.put("p999Us", waits[(int) (waits.length * 0.999)] / 1e3);
+            reported.put("p50Us", waits[waits.length / 2] / 1e3);
+            reported.put("p99Us", waits[(int) (waits.length * 0.99)] / 1e3);
+            reported.put("p999Us", waits[(int) (waits.length * 0.999)] / 1e3);
         }
-        return told;
+        return reported;
     }
 }

@@ -94,7 +94,7 @@ def test_a_failed_write_ahead_is_left_to_the_sync_to_tell(
     assert synced == []
 
     def failing(*_: object) -> None:
-        raise OSError(5, "told to the map")
+        raise OSError(5, "injected at the map")
 
     monkeypatch.setattr(libc.MemoryMap, "sync", failing)
     segment.append(b"x")

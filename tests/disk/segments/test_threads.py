@@ -17,7 +17,7 @@ COUNT = 30
 
 
 class Crowd:
-    """Threads that work on a queue until they are told to stop; what goes wrong in them is kept."""
+    """Threads that work on a queue until they are asked to stop; what goes wrong in them is kept."""
 
     def __init__(self, queue: SegmentQueue) -> None:
         self.queue = queue

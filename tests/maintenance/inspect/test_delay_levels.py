@@ -1,4 +1,4 @@
-"""Stores with delay levels of their own: their directory says so, to whoever has no configuration."""
+"""Stores with delay levels of their own: their directory says so to readers without a configuration."""
 
 from __future__ import annotations
 

@@ -170,9 +170,9 @@ def test_the_job_on_spark_and_its_writer_killed(scene: Scene, tmp_path: Path) ->
     assert "another dispatcher holds the claim" in scene.output()
     scene.stop(writer)
     os.kill(job.pid, signal.SIGTERM)
-    told, _ = job.communicate(timeout=WAIT_S)
+    reported, _ = job.communicate(timeout=WAIT_S)
     assert job.returncode == 0, scene.output()
-    assert json.loads(told)["batch_count"] > 0
+    assert json.loads(reported)["batch_count"] > 0
     assert "StackOverflowError" not in scene.output()
     check(scene, tmp_path)
 

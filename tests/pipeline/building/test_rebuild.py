@@ -31,9 +31,9 @@ QUEUES = ("consumequeue", "consumequeue_ext", "batchconsumequeue")
 
 
 def config_of(case: Path) -> StoreConfig:
-    told = json.loads((case / "config.json").read_text())
-    config = StoreConfig.from_rocketmq({name: str(value) for name, value in told["set"].items()})
-    return config.with_changes(topic_queue_types=told["topicQueueTypes"])
+    reported = json.loads((case / "config.json").read_text())
+    config = StoreConfig.from_rocketmq({name: str(value) for name, value in reported["set"].items()})
+    return config.with_changes(topic_queue_types=reported["topicQueueTypes"])
 
 
 def files(root: Path, *folders: str) -> dict[str, bytes]:
@@ -98,16 +98,16 @@ def test_what_a_ledger_has_not_committed_is_in_no_queue(
     spark: SparkSession, golden: Callable[[str], Path], tmp_path: Path, serially: bool
 ) -> None:
     folder = golden("ledger") / "broker"
-    told, index = lines(folder / "manifest.jsonl"), folder / "store/dledger-n0/index"
+    reported, index = lines(folder / "manifest.jsonl"), folder / "store/dledger-n0/index"
     copy = shutil.copytree(folder / "store", tmp_path / "store", ignore=lambda at, names: {"index", *QUEUES} & {*names})
     (copy / "dledger-n0" / "index").symlink_to(index)
     ledger = copy / "dledger-n0" / "checkpoint"
     half = parse_ledger_checkpoint(ledger.read_bytes()).committed_index // 2
     ledger.write_bytes(encode_ledger_checkpoint(LedgerCheckpoint(half * 2, half)))
     if serially:
-        _set_queue_offset(copy / "dledger-n0" / "data", told[1]["physicalOffset"], 1000)
+        _set_queue_offset(copy / "dledger-n0" / "data", reported[1]["physicalOffset"], 1000)
     report = rebuild(spark, copy, config=golden_config(folder), into=tmp_path / "new", split_bytes=50_000)
-    last = told[half]
+    last = reported[half]
     assert report.log_end == last["physicalOffset"] + last["size"]
     assert bool(report.serial_queues) == serially
     entries = [

@@ -124,9 +124,9 @@ def test_a_damaged_log_is_reported_and_the_readable_messages_are_counted(
     os.truncate(cut, cut.stat().st_size // 2)
     page = tmp_path / "report.html"
     assert run(["pipeline", "report", str(copy), "--html", str(page)]) == 5
-    told = capsys.readouterr().err
-    assert "The log is damaged" in told
-    assert f"a file of the log has {cut.stat().st_size} bytes" in told
+    reported = capsys.readouterr().err
+    assert "The log is damaged" in reported
+    assert f"a file of the log has {cut.stat().st_size} bytes" in reported
     assert cut.name in page.read_text()
     counted, whole = report(spark, copy).totals["messages"], report(spark, store).totals["messages"]
     assert 0 < int(str(counted)) < int(str(whole))
@@ -165,8 +165,8 @@ def test_the_damage_is_what_a_strict_reader_is_refused_for(store: Path, tmp_path
         refused = None
     except DamagedStore as damage:
         refused = str(damage)
-    told = logs.find_damage(logs.find_logs((str(copy),), strict=False))
-    assert (None if told is None else str(told)) == refused
+    reported = logs.find_damage(logs.find_logs((str(copy),), strict=False))
+    assert (None if reported is None else str(reported)) == refused
     assert (refused is None) == (way == "whole")
 
 

@@ -75,7 +75,7 @@ class Scene:
         while not is_so():
             if self.driver.process.poll() is not None:
                 # Spark waits 10 s for the process of a Python source: too short for a machine that is very busy.
-                assert "Python worker failed to connect back" in self.driver.told(), self.driver.told()
+                assert "Python worker failed to connect back" in self.driver.reported(), self.driver.reported()
                 self.driver = self.start()
             assert time.monotonic() < deadline
             time.sleep(0.02)

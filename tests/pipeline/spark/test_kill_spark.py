@@ -48,7 +48,7 @@ class Process:
     def wait_until(self, is_so: Callable[[], bool]) -> None:
         deadline = time.monotonic() + DEADLINE_S
         while not is_so():
-            assert self.process.poll() is None, f"it ended before: {self.told()}"
+            assert self.process.poll() is None, f"it ended before: {self.reported()}"
             assert time.monotonic() < deadline
             time.sleep(0.005)
 
@@ -65,9 +65,9 @@ class Process:
         self.process.wait()
 
     def end(self) -> None:
-        assert self.process.wait(2 * DEADLINE_S) == 0, self.told()
+        assert self.process.wait(2 * DEADLINE_S) == 0, self.reported()
 
-    def told(self) -> str:
+    def reported(self) -> str:
         return self._log.read_text("utf-8", "replace")[-5000:]
 
 

@@ -33,9 +33,9 @@ def test_a_job_prints_what_its_transcript_says_and_changes_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     before = state_of(golden("transaction") / "store")
-    told = tell(SPARK_CASES[name], form, golden, tmp_path, capsys, monkeypatch)
+    reported = tell(SPARK_CASES[name], form, golden, tmp_path, capsys, monkeypatch)
     assert state_of(golden("transaction") / "store") == before
-    check(name, form, told)
+    check(name, form, reported)
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -52,6 +52,6 @@ def test_a_dispatcher_says_what_it_dispatched_for_a_store_that_is_open(
         for number in range(3):
             store.put(Message("orders", b"%d" % number, keys=[f"o-{number}"])).check()
         store.flush()
-        told = tell(SPARK_CASES["pipeline-dispatch"], form, golden, tmp_path, capsys, monkeypatch)
+        reported = tell(SPARK_CASES["pipeline-dispatch"], form, golden, tmp_path, capsys, monkeypatch)
         assert store.get("orders", 0, 0).status is GetStatus.FOUND
-    check("pipeline-dispatch", form, told)
+    check("pipeline-dispatch", form, reported)

@@ -384,9 +384,9 @@ def test_the_status_tells_of_both_sides(tmp_path: Path) -> None:
 
     with master_at(tmp_path / "a") as master, slave_at(tmp_path / "b", master) as slave:
         fill(master.store, 6)
-        told = parse_status(asyncio.run(ask(master)))
-        assert told == master.status()
-        assert told.replicas[0].lag_bytes == 0
+        reported = parse_status(asyncio.run(ask(master)))
+        assert reported == master.status()
+        assert reported.replicas[0].lag_bytes == 0
         assert parse_status(asyncio.run(ask(slave))) == slave.status()
         assert slave.status().is_connected
 

@@ -233,9 +233,9 @@ def test_the_bytes_that_a_real_master_sent_become_its_log(golden: Golden, tmp_pa
         assert store.queues()
     (theirs,) = (recorded / "slave" / "commitlog").iterdir()
     assert (tmp_path / "slave" / "commitlog" / theirs.name).read_bytes() == theirs.read_bytes()
-    told = (recorded / "wire" / "s2m.bin").read_bytes()
-    assert reports[0] == int.from_bytes(told[:8], "big")
-    assert reports[-1] == int.from_bytes(told[-8:], "big")
+    reported = (recorded / "wire" / "s2m.bin").read_bytes()
+    assert reports[0] == int.from_bytes(reported[:8], "big")
+    assert reports[-1] == int.from_bytes(reported[-8:], "big")
     for queue in sorted((recorded / "slave" / "consumequeue").rglob("0" * 20)):
         ours = (tmp_path / "slave" / queue.relative_to(recorded / "slave")).read_bytes()
         written = queue.read_bytes().rstrip(b"\0")  # it was stopped before it had dispatched everything

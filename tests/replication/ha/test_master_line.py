@@ -60,7 +60,7 @@ class Socket(asyncio.Transport):
         self.is_aborted = True
 
 
-class Told:
+class Reported:
     """What the line tells its owner, and what had been sent by then."""
 
     def __init__(self, log: ScriptedLog, **limits: int) -> None:
@@ -89,14 +89,14 @@ def in_a_loop(work: Callable[[], None]) -> None:
 def test_a_record_that_comes_while_a_report_is_taken_is_sent_at_once() -> None:
     def work() -> None:
         log = ScriptedLog(50)
-        told = Told(log)
-        told.report(0)
-        assert told.socket.sent == [(0, 50)]
-        assert told.line.is_in_flight
+        reported = Reported(log)
+        reported.report(0)
+        assert reported.socket.sent == [(0, 50)]
+        assert reported.line.is_in_flight
         # Its put saw a report on its way and did not ring.
         log.ends = [50, 80]
-        told.report(50)
-        assert told.socket.sent == [(0, 50), (50, 30)]
+        reported.report(50)
+        assert reported.socket.sent == [(0, 50), (50, 30)]
 
     in_a_loop(work)
 
@@ -104,12 +104,12 @@ def test_a_record_that_comes_while_a_report_is_taken_is_sent_at_once() -> None:
 def test_the_next_frames_are_sent_before_waiting_puts_are_woken() -> None:
     def work() -> None:
         log = ScriptedLog(50)
-        told = Told(log)
-        told.report(0)
+        reported = Reported(log)
+        reported.report(0)
         log.ends = [250]
-        told.report(50)
-        assert told.socket.sent == [(0, 50), (50, 100), (150, 100)]
-        assert told.acknowledged == [(50, 250)]
+        reported.report(50)
+        assert reported.socket.sent == [(0, 50), (50, 100), (150, 100)]
+        assert reported.acknowledged == [(50, 250)]
 
     in_a_loop(work)
 
@@ -117,15 +117,15 @@ def test_the_next_frames_are_sent_before_waiting_puts_are_woken() -> None:
 def test_a_full_socket_is_sent_nothing_and_still_heard() -> None:
     def work() -> None:
         log = ScriptedLog(50)
-        told = Told(log)
-        told.report(0)
-        told.line.pause_writing()
+        reported = Reported(log)
+        reported.report(0)
+        reported.line.pause_writing()
         log.ends = [70]
-        told.report(50)
-        assert told.acknowledged == [(50, 50)]
-        assert told.socket.sent == [(0, 50)]
-        told.line.resume_writing()
-        assert told.socket.sent == [(0, 50), (50, 20)]
+        reported.report(50)
+        assert reported.acknowledged == [(50, 50)]
+        assert reported.socket.sent == [(0, 50)]
+        reported.line.resume_writing()
+        assert reported.socket.sent == [(0, 50), (50, 20)]
 
     in_a_loop(work)
 
@@ -134,33 +134,33 @@ def test_a_slave_that_reports_and_takes_nothing_is_left(monkeypatch: pytest.Monk
     def work() -> None:
         now_ms = 0
         monkeypatch.setattr(master_line, "_now_ms", lambda: now_ms)
-        told = Told(ScriptedLog(250))
-        told.report(0)
-        told.socket.unsent_bytes = 200
-        told.line.pause_writing()
+        reported = Reported(ScriptedLog(250))
+        reported.report(0)
+        reported.socket.unsent_bytes = 200
+        reported.line.pause_writing()
         now_ms = 60_000
-        told.report(0)
-        told.socket.unsent_bytes = 150  # something has left, at last
-        told.line.look()
+        reported.report(0)
+        reported.socket.unsent_bytes = 150  # something has left, at last
+        reported.line.look()
         now_ms = 120_000
-        told.report(0)
-        told.line.look()
-        assert not told.socket.is_aborted
+        reported.report(0)
+        reported.line.look()
+        assert not reported.socket.is_aborted
         now_ms += 1
-        told.line.look()
-        assert told.socket.is_aborted
+        reported.line.look()
+        assert reported.socket.is_aborted
 
     in_a_loop(work)
 
 
 def test_with_a_limited_rate_one_frame_is_sent_a_turn() -> None:
     async def run() -> None:
-        told = Told(ScriptedLog(250), most_bytes_a_second=1000)
-        told.report(0)
-        told.line.look()
-        assert told.socket.sent == [(0, 100)]
+        reported = Reported(ScriptedLog(250), most_bytes_a_second=1000)
+        reported.report(0)
+        reported.line.look()
+        assert reported.socket.sent == [(0, 100)]
         async with asyncio.timeout(10):
-            while len(told.socket.sent) < 3:  # noqa: ASYNC110
+            while len(reported.socket.sent) < 3:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
 
     asyncio.run(run())
@@ -169,11 +169,11 @@ def test_with_a_limited_rate_one_frame_is_sent_a_turn() -> None:
 @pytest.mark.parametrize("report", [51, -1])
 def test_a_report_that_cannot_be_true_ends_the_line(report: int) -> None:
     def work() -> None:
-        told = Told(ScriptedLog(50))
-        told.report(0)
-        told.report(report)
-        assert told.socket.is_aborted
-        told.report(50)
-        assert told.acknowledged == []
+        reported = Reported(ScriptedLog(50))
+        reported.report(0)
+        reported.report(report)
+        assert reported.socket.is_aborted
+        reported.report(50)
+        assert reported.acknowledged == []
 
     in_a_loop(work)

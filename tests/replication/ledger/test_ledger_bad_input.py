@@ -316,7 +316,7 @@ def test_reading_pauses_on_a_connection_with_too_many_open_requests(monkeypatch:
 
 
 async def _nothing_more_comes(asked: list[Question]) -> None:
-    """Return when the loop has gone round often without another question: whoever is read from would have asked."""
+    """Return when the loop has gone round often without another question: the node that is read from would have asked."""
     before, quiet = len(asked), 0
     while quiet < 200:
         await asyncio.sleep(0.001)
@@ -369,7 +369,7 @@ def test_an_address_has_so_many_connections_and_no_more(
 
     with caplog.at_level(logging.WARNING):
         _nothing_changed(work)
-    assert any("has too many connections" in told for told in _closings(caplog))
+    assert any("has too many connections" in reported for reported in _closings(caplog))
 
 
 def test_a_stores_ledger_takes_no_append_from_the_network(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

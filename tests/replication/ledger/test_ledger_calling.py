@@ -1,4 +1,4 @@
-"""The line to a peer that fell silent: given up and made again, as after a partition that nobody was told of."""
+"""The line to a peer that fell silent: given up and made again, as after a partition that nobody reported."""
 
 from __future__ import annotations
 

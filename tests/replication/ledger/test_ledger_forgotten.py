@@ -96,8 +96,8 @@ def test_all_peers_without_an_entry_are_a_new_group(dialect: int) -> None:
     node = Forgetful()
     asked = node.tick(10)
     assert [call.request for call in asked] == [VoteRequest(0, "n0", -1, -1, OURS, 0)] * 2
-    told = [(VoteResult.REJECT_EXPIRED_VOTE_TERM, 6), (VoteResult.REJECT_ALREADY_VOTED, 0)]
-    for call, (result, term) in zip(asked, told, strict=True):
+    reported = [(VoteResult.REJECT_EXPIRED_VOTE_TERM, 6), (VoteResult.REJECT_ALREADY_VOTED, 0)]
+    for call, (result, term) in zip(asked, reported, strict=True):
         assert not node.core.is_voting
         output = node.step(Answered(call.peer, call.call_id, VoteResponse(term, "n0", result, dialect)))
     assert output.hard_state == HardState(
@@ -219,9 +219,9 @@ def test_a_follower_that_has_less_than_it_acknowledged_is_compared_again() -> No
     node = Node(None, *entries(1), term=2)
     calls = node.lead()
     answered(node, answered(node, calls, "n1"), "n1")
-    told = [call for call in node.tick(1_500) if call.peer == "n1" and isinstance(call.request, PushRequest)]
+    reported = [call for call in node.tick(1_500) if call.peer == "n1" and isinstance(call.request, PushRequest)]
     lost = PushResponse(ResponseCode.SUCCESS, node.core.term, "n0", None, 0, -1, -1, dialect=OURS, has_forgotten=True)
-    again = node.step(Answered("n1", told[0].call_id, lost)).calls
+    again = node.step(Answered("n1", reported[0].call_id, lost)).calls
     requests = [call.request for call in again if call.peer == "n1" and isinstance(call.request, PushRequest)]
     assert [request.type for request in requests] == [PushType.COMPARE]
 

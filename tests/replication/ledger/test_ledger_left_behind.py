@@ -59,8 +59,8 @@ def _let_expire(group: Group) -> None:
         begin = node.node.status().begin
         data = node.store.path / f"dledger-{node.node.config.self_id}" / "data"
         for file in data.iterdir():
-            told = file.stat()
-            os.utime(file, (told.st_atime - HOURS_100_S, told.st_mtime - HOURS_100_S))
+            reported = file.stat()
+            os.utime(file, (reported.st_atime - HOURS_100_S, reported.st_mtime - HOURS_100_S))
         node.store.cleaning.delete_expired_files()
         until(lambda node=node, begin=begin: node.node.status().begin > begin + 100, "old files go")  # type: ignore[misc]
 

@@ -31,7 +31,7 @@ pytestmark = pytest.mark.timeout(120)
 IDS = ("n0", "n1", "n2")
 
 
-class Told(LedgerListeners):
+class Reported(LedgerListeners):
     def __init__(self) -> None:
         self.roles: list[Role] = []
         self.committed: list[int] = []
@@ -50,8 +50,8 @@ class Told(LedgerListeners):
 def test_proposed_entries_are_on_every_node_in_one_order() -> None:
     async def scenario() -> None:
         disks = {node_id: SlowDisk() for node_id in IDS}
-        told = {node_id: Told() for node_id in IDS}
-        async with running(*IDS, storages=disks, listeners=told) as nodes:
+        reported = {node_id: Reported() for node_id in IDS}
+        async with running(*IDS, storages=disks, listeners=reported) as nodes:
             leader = await leader_of(nodes)
             bodies = [b"body %d" % number for number in range(500)]
             answers = await propose_all(leader, bodies)
@@ -63,10 +63,10 @@ def test_proposed_entries_are_on_every_node_in_one_order() -> None:
             for answer, body in zip(answers, bodies, strict=True):
                 entry = by_index[answer.index]
                 assert (entry.body, entry.position, answer.positions) == (body, answer.position, (entry.position,))
-            for each in told.values():
+            for each in reported.values():
                 assert each.committed == sorted(each.committed)
                 assert each.committed[-1] == leader.committed
-            assert told[leader.config.self_id].roles[-1] is Role.LEADER
+            assert reported[leader.config.self_id].roles[-1] is Role.LEADER
 
     asyncio.run(scenario())
 
@@ -241,8 +241,8 @@ def test_a_leader_that_is_cut_off_steps_down_and_takes_the_others_log() -> None:
 def test_a_node_whose_disk_breaks_halts_and_the_others_go_on() -> None:
     async def scenario() -> None:
         disks = {node_id: SlowDisk() for node_id in IDS}
-        told = {node_id: Told() for node_id in IDS}
-        async with running(*IDS, storages=disks, listeners=told) as nodes:
+        reported = {node_id: Reported() for node_id in IDS}
+        async with running(*IDS, storages=disks, listeners=reported) as nodes:
             leader = await leader_of(nodes)
             mine = leader.config.self_id
             disks[mine].breaks = True
@@ -250,7 +250,7 @@ def test_a_node_whose_disk_breaks_halts_and_the_others_go_on() -> None:
             # The others may have made it a majority before the leader's own sync failed.
             assert answer.code in (ResponseCode.DISK_ERROR, ResponseCode.SUCCESS)
             await until(lambda: leader.halted is not None)
-            assert [str(error) for error in told[mine].halted] == [str(leader.halted)]
+            assert [str(error) for error in reported[mine].halted] == [str(leader.halted)]
             assert "broken" in str(leader.halted)
             rest = {node_id: node for node_id, node in nodes.items() if node is not leader}
             assert (await (await leader_of(rest)).propose(b"goes on")).code == ResponseCode.SUCCESS

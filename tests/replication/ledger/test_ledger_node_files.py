@@ -89,8 +89,8 @@ def test_a_node_with_other_file_sizes_takes_nothing_and_says_so(
             await until(lambda: storages["n1"].log.end == leader.committed)
             await asyncio.sleep(0.3)
             assert storages["n2"].log.end_position <= 4096  # its first file, where the places are still the same
-            told = [record.message for record in caplog.records if "has another position here" in record.message]
-            assert len(told) == 1
+            reported = [record.message for record in caplog.records if "has another position here" in record.message]
+            assert len(reported) == 1
         _close(storages)
 
     asyncio.run(scenario())

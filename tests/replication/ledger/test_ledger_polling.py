@@ -157,13 +157,13 @@ def test_a_leader_of_ours_answers_javas_questions(tmp_path: Path) -> None:
         node.store.put(Message("orders", b"x")).check()
         node.store.consumer_offsets.commit("billing", "orders", 0, 1)
 
-        async def told() -> list[dict[object, object]]:
+        async def reported() -> list[dict[object, object]]:
             asking = MetadataFollower(node.store, RemotingClient(f"127.0.0.1:{node.port}"))
             found = [await asking.ask(code) for code in PARTS]
             await asking.stop()
             return found  # type: ignore[return-value]
 
-        topics, offsets, *_ = asyncio.run(told())
+        topics, offsets, *_ = asyncio.run(reported())
         assert topics["topicConfigTable"]["orders"]["readQueueNums"] == 7  # type: ignore[index]
         assert offsets["offsetTable"]["orders@billing"] == {0: 1}  # type: ignore[index]
     finally:
@@ -179,7 +179,7 @@ def test_brokers_are_other_members(tmp_path: Path) -> None:
 
 
 def test_a_member_asks_by_itself(tmp_path: Path) -> None:
-    """Each takes the other for a broker: whoever follows asks it, again and again."""
+    """Each takes the other for a broker: the follower asks it, again and again."""
     addresses = ledger_addresses("n0", "n1")
     with broker(tmp_path / "java") as (java, address):
         java.consumer_offsets.commit("billing", "orders", 0, 9)

@@ -21,7 +21,7 @@ SEEDS = 200
 
 
 class LostDisks:
-    """Replaces disks; a new one promises what it is told to."""
+    """Replaces disks; a new one promises what the test says."""
 
     def __init__(self, cluster: Cluster, promised: LogEnd) -> None:
         self.count = 0

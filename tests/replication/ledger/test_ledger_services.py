@@ -134,8 +134,8 @@ def test_followers_have_the_offsets_too_and_in_their_files(group: Callable[..., 
         until(lambda node=node: offset(node) == 5, "the offset everywhere")  # type: ignore[misc]
     three.stop_all()
     for member in THREE:
-        told = json.loads((three.root / member / "config/consumerOffset.json").read_text().replace("0:5", '"0":5'))
-        assert told["offsetTable"]["orders@billing"] == {"0": 5}
+        reported = json.loads((three.root / member / "config/consumerOffset.json").read_text().replace("0:5", '"0":5'))
+        assert reported["offsetTable"]["orders@billing"] == {"0": 5}
 
 
 def test_offsets_move_on_through_many_leaders_and_never_back(group: Callable[..., Group]) -> None:
@@ -220,8 +220,8 @@ def test_a_plain_stores_offsets_topics_and_groups_are_the_groups(group: Callable
     store = one.leader.store
     assert offset(one.leader) == 3
     until(lambda: store.max_offset(STATE_TOPIC, 0), "what is the group's can be read from its log")
-    (told,) = store.get(STATE_TOPIC, 0, 0).messages
-    assert set(json.loads(told.body)) == {"consumerOffset", "topics", "subscriptionGroup"}
+    (reported,) = store.get(STATE_TOPIC, 0, 0).messages
+    assert set(json.loads(reported.body)) == {"consumerOffset", "topics", "subscriptionGroup"}
 
 
 def test_offsets_are_not_moved_in_one_members_directory(

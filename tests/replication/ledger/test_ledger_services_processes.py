@@ -53,7 +53,7 @@ def _kill_the_leader(group: Cluster) -> None:
     _until(lambda: _kept(group) >= wanted, group)
     victim, before = group.leader(), _runs(group)
     group.kill(victim)
-    kept = _kept(group)  # of a process that is dead: all that it was told
+    kept = _kept(group)  # of a process that is dead: all that it was sent
     reached = max(max(offsets) for offsets in _runs(group).values())
     _until(lambda: any(_begun(group, before, victim)), group)
     (first,) = set(_begun(group, before, victim)[:1])

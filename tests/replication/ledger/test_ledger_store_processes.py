@@ -1,7 +1,7 @@
 """Stores of a group as processes, killed, stopped and cut off while they are put into and read from.
 
 Every put and every read of every process is written down. One queue explains them: what was acknowledged is there, at
-the offset that was told, once; whoever read an offset, on any node, at any time, read that; all stores end alike.
+the offset that was reported, once; every read of an offset, on any node, at any time, gave that; all stores end alike.
 """
 
 from __future__ import annotations

@@ -97,9 +97,16 @@ def test_a_delivery_keeps_everything_of_the_message_and_the_properties_of_its_wa
     assert waiting.tags_code == waiting.store_timestamp + 1000
     clock.advance(1000)
     (found,) = store.get("orders", 3, 0).messages
-    told = {"TAGS": "paid", "KEYS": "o-1 o-2", "region": "eu", "DELAY": "1", "REAL_TOPIC": "orders", "REAL_QID": "3"}
-    assert found.properties == told
-    assert found._parts().properties == waiting._parts().properties == encode_properties(told, 128)
+    reported = {
+        "TAGS": "paid",
+        "KEYS": "o-1 o-2",
+        "region": "eu",
+        "DELAY": "1",
+        "REAL_TOPIC": "orders",
+        "REAL_QID": "3",
+    }
+    assert found.properties == reported
+    assert found._parts().properties == waiting._parts().properties == encode_properties(reported, 128)
     assert found.plain_body() == b"body"
     assert (found.flag, found.born_timestamp, found.born_host) == (7, 42, "10.0.0.1:1234")
     assert (found.store_host, found.reconsume_times) == ("10.0.0.2:10911", 2)

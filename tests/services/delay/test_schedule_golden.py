@@ -79,10 +79,10 @@ def delivered_again(store: Store, record: Record) -> Rewritten:
 def test_the_running_service_delivers_the_same_messages_as_java(golden: Golden, tmp_path: Path) -> None:
     """The same messages at the same times; only when within their turn they are stored is left to the clock."""
     source = golden("delay")
-    told = list(records(source / "store"))
-    clock = FakeClock(told[0].store_timestamp)
+    reported = list(records(source / "store"))
+    clock = FakeClock(reported[0].store_timestamp)
     with open_store(tmp_path / "store", config(source), clock=clock) as store:
-        for record in told:
+        for record in reported:
             if record.topic == SCHEDULE_TOPIC:
                 clock.set(record.store_timestamp)
                 store.put(asked_for(record)).check()
@@ -96,7 +96,7 @@ def test_the_running_service_delivers_the_same_messages_as_java(golden: Golden, 
             "scheduleMessageOffset_3": "18,18",
             "scheduleMessageOffset_18": "0,5",
         }
-    assert Counter(ours) == Counter(shape(record) for record in told if is_delivery(record))
+    assert Counter(ours) == Counter(shape(record) for record in reported if is_delivery(record))
 
 
 def shape(record: Record) -> tuple[object, ...]:

@@ -50,22 +50,22 @@ def test_undecided_transactions_are_counted_by_topic(tmp_path: Path, clock: Fake
         service.begin(Message("bills", b""))
         service.begin(order(2)).commit().check()
         clock.advance(CONFIG.transaction_metric_flush_interval)
-        told = json.loads(file.read_bytes())
-        assert {topic: metric["count"] for topic, metric in told["transactionCount"].items()} == {
+        reported = json.loads(file.read_bytes())
+        assert {topic: metric["count"] for topic, metric in reported["transactionCount"].items()} == {
             "bills": 2,
             "orders": 1,
         }
         service.rollback("t1").check()
-    told = json.loads(file.read_bytes())
-    assert file.read_bytes() == json.dumps(told, separators=(",", ":")).encode()
-    assert told["transactionCount"]["orders"] == {"count": 0, "timeStamp": clock.now_ms()}
+    reported = json.loads(file.read_bytes())
+    assert file.read_bytes() == json.dumps(reported, separators=(",", ":")).encode()
+    assert reported["transactionCount"]["orders"] == {"count": 0, "timeStamp": clock.now_ms()}
     file.write_text(
         '{"dataVersion":{"counter":9,"stateVersion":0,"timestamp":5},"transactionCount":{"bills":{"count":-7,"timeStamp":1}}}'
     )
     with opened(tmp_path, clock):
         pass
-    told = json.loads(file.read_bytes())
-    assert told["transactionCount"]["bills"]["count"] == 2 and told["dataVersion"]["counter"] > 9
+    reported = json.loads(file.read_bytes())
+    assert reported["transactionCount"]["bills"]["count"] == 2 and reported["dataVersion"]["counter"] > 9
 
 
 def test_broken_counts_are_not_overwritten(tmp_path: Path, clock: FakeClock) -> None:

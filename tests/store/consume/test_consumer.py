@@ -279,7 +279,7 @@ def test_messages_that_retention_took_are_passed_over_and_that_is_said(tmp_path:
             assert (move.requested, move.offset, move.reason) == (0, first, "OFFSET_TOO_SMALL")
             consumer.ack(message)
             assert store.consumer_offsets.get("g", "orders", 0) == first + 1
-        assert store.max_offset("OFFSET_MOVED_EVENT", 0) == 0, "a store puts nothing of its own unless told to"
+        assert store.max_offset("OFFSET_MOVED_EVENT", 0) == 0, "a store puts nothing of its own unless asked to"
 
 
 def test_the_event_of_a_moved_offset_is_put_where_it_is_asked_for(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ def _in_thread(work: Callable[[], object]) -> threading.Thread:
 
 
 class _Gate:
-    """A listener that stands still at its first arrival, and notes in which thread each was told."""
+    """A listener that stands still at its first arrival, and notes in which thread each was reported."""
 
     def __init__(self) -> None:
         self.is_entered = threading.Event()

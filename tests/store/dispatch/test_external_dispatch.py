@@ -421,18 +421,18 @@ def embedded_twin_of_topics(root: Path, topics: set[str]) -> set[str]:
 def test_a_listener_that_deletes_a_topic_is_refused_and_nothing_stands_still(tmp_path: Path) -> None:
     with dispatching(tmp_path, EXTERNAL) as failures, open_store(tmp_path, EXTERNAL) as store:
         store.topics.create("orders")
-        told: list[str] = []
+        reported: list[str] = []
 
         def delete(_: Arrival) -> None:
             try:
                 store._engine.dispatcher.remove_topic("orders")
             except StoreInUse as error:
-                told.append(error.what)
+                reported.append(error.what)
 
         store.on_arrival(delete)
         put(store, 3)
         store.wait_dispatched()
-        assert told == ["an arrival listener cannot delete queues"] * 3
+        assert reported == ["an arrival listener cannot delete queues"] * 3
     assert not failures
 
 

@@ -1,4 +1,4 @@
-"""Puts of a SYNC_MASTER: acknowledged when enough replicas hold them, and told when they do not."""
+"""Puts of a SYNC_MASTER: acknowledged when enough replicas hold them, and reported when they do not."""
 
 from __future__ import annotations
 

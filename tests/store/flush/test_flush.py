@@ -196,14 +196,14 @@ def test_a_callback_of_a_put_that_timed_out_may_put(disk: HangingDisk) -> None:
     store = _open(disk, SMALL.with_changes(sync_flush_timeout=200))
     _put_first(store, disk)
     disk.hang()
-    told: list[PutStatus] = []
+    reported: list[PutStatus] = []
 
     def put_again(_: object) -> None:
         threading.Timer(0.3, disk.let_go).start()
-        told.append(store.put(Message("orders", b"from a callback"), check=False).status)
+        reported.append(store.put(Message("orders", b"from a callback"), check=False).status)
 
     store.put_async(Message("orders", b"late")).add_done_callback(put_again)
-    wait_until(lambda: told)
+    wait_until(lambda: reported)
     assert store.put(Message("orders", b"after")).status is PutStatus.PUT_OK
     store.shutdown()
 

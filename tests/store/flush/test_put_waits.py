@@ -1,6 +1,6 @@
-"""How long puts took: measured where they wait, a group at a time, and told by queue.
+"""How long puts took: measured where they wait, a group at a time, and reported by queue.
 
-Behind replicas a group is counted just after those who waited were told, so those stores are closed before anybody
+Behind replicas a group is counted just after those who waited were reported, so those stores are closed before anybody
 looks.
 """
 
@@ -100,7 +100,7 @@ def test_waiting_for_replicas_is_in_it(tmp_path: Path, flush: str) -> None:
         time.sleep(0.05)
         store.replication.set_replicas(confirmed_where=store.max_physical_offset, in_sync_count=2)
         for put in waiting:
-            # The confirmed offset may have been told before the second came to wait.
+            # The confirmed offset may have been reported before the second came to wait.
             store.replication.set_replicas(confirmed_where=1 << 40, in_sync_count=2)
             put.result(10).check()
     found = latencies(store.broker_stats)

@@ -56,16 +56,16 @@ def test_every_question_is_answered_as_java_did(case: Path) -> None:
 
 
 def test_every_message_is_there_with_its_bytes(case: Path) -> None:
-    told = lines(case / "manifest.jsonl")
+    reported = lines(case / "manifest.jsonl")
     with open_store(case / "store", config_of(case), read_only=True) as store:
-        for line in told:
+        for line in reported:
             message = store.message_at(line["physicalOffset"])
             assert message is not None
             assert message.message_id == line["msgId"]
             assert hashlib.sha256(message.record).hexdigest() == line["recordSha256"]
         offsets = [offset for batch in store.scan() for offset in batch["physical_offset"].to_pylist()]
-        assert offsets == [line["physicalOffset"] for line in told]
-        assert store.max_physical_offset == told[-1]["physicalOffset"] + told[-1]["size"]
+        assert offsets == [line["physicalOffset"] for line in reported]
+        assert store.max_physical_offset == reported[-1]["physicalOffset"] + reported[-1]["size"]
 
 
 def test_queues_and_index_are_built_again_from_the_log(case: Path, tmp_path: Path) -> None:
@@ -90,15 +90,17 @@ def test_no_other_log_is_begun_beside_a_ledger(case: Path, tmp_path: Path) -> No
 
 def test_what_is_not_committed_is_not_shown(case: Path, tmp_path: Path) -> None:
     store = copied(case, tmp_path / "store")
-    told = lines(case / "manifest.jsonl")
-    state = LedgerCheckpoint(len(told) - 1, 99)
+    reported = lines(case / "manifest.jsonl")
+    state = LedgerCheckpoint(len(reported) - 1, 99)
     (store / "dledger-n0/checkpoint").write_bytes(encode_ledger_checkpoint(state))
-    first = next(place for place, line in enumerate(told) if line["topic"] == ELECTED) if "mixed" in str(case) else 0
-    shown = told[: first + 100]
+    first = (
+        next(place for place, line in enumerate(reported) if line["topic"] == ELECTED) if "mixed" in str(case) else 0
+    )
+    shown = reported[: first + 100]
     with open_store(store, config_of(case), read_only=True) as opened:
         assert opened.max_physical_offset == shown[-1]["physicalOffset"] + shown[-1]["size"]
         assert opened.message_at(shown[-1]["physicalOffset"]) is not None
-        assert opened.message_at(told[first + 100]["physicalOffset"]) is None
+        assert opened.message_at(reported[first + 100]["physicalOffset"]) is None
         assert sum(batch.num_rows for batch in opened.scan()) == len(shown)
         for queue in opened.queues():
             page = opened.get(queue.topic, queue.queue_id, queue.min_offset, 100)
@@ -108,14 +110,14 @@ def test_what_is_not_committed_is_not_shown(case: Path, tmp_path: Path) -> None:
 def test_a_damaged_body_costs_that_message_alone(case: Path, tmp_path: Path) -> None:
     store = copied(case, tmp_path / "store", "consumequeue", "batchconsumequeue", "checkpoint")
     (store / "dledger-n0/checkpoint").write_bytes((case / "store/dledger-n0/checkpoint").read_bytes())
-    told = lines(case / "manifest.jsonl")
-    victims = [line for line in told[-60:] if line["size"] > 300][:1]
+    reported = lines(case / "manifest.jsonl")
+    victims = [line for line in reported[-60:] if line["size"] > 300][:1]
     (victim,) = victims
     _flip(store, victim["physicalOffset"] + 150)
     with open_store(store, config_of(case), read_only=True) as opened:
         assert {finding.id for finding in opened.recovery.findings} >= {"damaged-record"}
-        assert sum(batch.num_rows for batch in opened.scan()) >= len(told) - 1
-        assert opened.message_at(told[-1]["physicalOffset"]) is not None
+        assert sum(batch.num_rows for batch in opened.scan()) >= len(reported) - 1
+        assert opened.message_at(reported[-1]["physicalOffset"]) is not None
 
 
 def test_damage_at_the_very_end_takes_nothing_else_along(case: Path, tmp_path: Path) -> None:
@@ -164,9 +166,9 @@ def test_a_ledger_is_not_repaired(case: Path) -> None:
 
 def test_the_log_of_a_ledger_is_found_as_one(case: Path) -> None:
     (log,) = find_logs((str(case / "store"),))
-    told = lines(case / "manifest.jsonl")
+    reported = lines(case / "manifest.jsonl")
     assert [file.base for file in log.files] == [0, 65536, 131072, 196608]
-    assert find_end(log) == told[-1]["physicalOffset"] + told[-1]["size"]
+    assert find_end(log) == reported[-1]["physicalOffset"] + reported[-1]["size"]
 
 
 def test_two_members_in_one_directory_are_an_error(tmp_path: Path) -> None:

@@ -60,9 +60,9 @@ def stored(directory: Path) -> dict[str, bytes]:
 
 def golden_entries(path: Path) -> Iterator[tuple[EntryHead, bytes]]:
     for line in path.read_text().splitlines()[1:]:
-        told = json.loads(line)
-        body = base64.b64decode(told["body"])
-        yield EntryHead(told["index"], told["term"], told["pos"], len(body)), body
+        reported = json.loads(line)
+        body = base64.b64decode(reported["body"])
+        yield EntryHead(reported["index"], reported["term"], reported["pos"], len(body)), body
 
 
 # ------------------------------------------------------------------ beside Java's files

@@ -50,13 +50,13 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def _assert_refused(root: Path, *told: str, config: StoreConfig = ASYNC) -> None:
+def _assert_refused(root: Path, *reported: str, config: StoreConfig = ASYNC) -> None:
     before = bytes_of(root)
     with pytest.raises(DamagedStore, match="wrong name") as raised:
         open_store(root, config)
     assert bytes_of(root) == before
     assert raised.value.path is not None and Path(raised.value.path).parent == root / "commitlog"
-    for words in told:
+    for words in reported:
         assert words in str(raised.value)
 
 
@@ -114,13 +114,13 @@ def test_who_only_reads_finds_everything_and_is_told(made: Path, tmp_path: Path,
 
 
 def test_a_name_that_another_one_has_to_give_up_first_is_told_so(made: Path, tmp_path: Path) -> None:
-    """Whoever follows the advice must not rename one file over the other."""
+    """The advice must not lead a reader to rename one file over the other."""
     for scene, waiting in (("two exchanged, the last among them", 2), ("all moved on by one", 3), ("one digit off", 0)):
         root = disturbed(made, tmp_path / scene, SCENES[scene])
         with open_store(root, ASYNC, read_only=True) as store:
-            told = [found for found in store.recovery if "after the file that is called so now" in found.remedy]
-        assert len(told) == waiting, scene
-        taken = {name_of(found.physical_offset or 0) for found in told}
+            reported = [found for found in store.recovery if "after the file that is called so now" in found.remedy]
+        assert len(reported) == waiting, scene
+        taken = {name_of(found.physical_offset or 0) for found in reported}
         assert all((root / "commitlog" / name).exists() for name in taken)
 
 
@@ -209,9 +209,9 @@ def test_two_in_the_middle_are_told_where_they_are_read(made: Path, tmp_path: Pa
     (root / "checkpoint").unlink()
     before = log_of(root)
     with open_store(root, ASYNC) as store:
-        told = [found for found in store.recovery if found.id == "misnamed-log-file"]
-        assert [found.physical_offset for found in told] == [2 * SIZE]
-        assert "after the file that is called so now" in told[0].remedy
+        reported = [found for found in store.recovery if found.id == "misnamed-log-file"]
+        assert [found.physical_offset for found in reported] == [2 * SIZE]
+        assert "after the file that is called so now" in reported[0].remedy
         assert store.put(Message("orders", b"one more"))
     after = log_of(root)
     assert all(after[name] == before[name] for name in (name_of(SIZE), name_of(2 * SIZE)))

@@ -1,4 +1,4 @@
-"""The CRC over a whole record: what the body's CRC does not see is found by it, and told."""
+"""The CRC over a whole record: what the body's CRC does not see is found by it, and reported."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ WITH_LEVELS = CONFIG.with_changes(services={"schedule"}, message_delay_level="1s
 
 
 class Member:
-    """A store that leads when it is told to, its puts committed at once unless told otherwise."""
+    """A store that leads when the test says so, its puts committed at once unless the test says otherwise."""
 
     def __init__(self, path: Path, *, clock: FakeClock | None = None) -> None:
         self.store: Store = open_store(path, WITH_LEVELS, clock=clock)

@@ -1,4 +1,4 @@
-"""A store and a group that does what the test tells it: what is shown when, and what a put is told."""
+"""A store and a group that does what the test tells it: what is shown when, and what a put returns."""
 
 from __future__ import annotations
 
@@ -63,13 +63,13 @@ def test_a_put_that_waits_dispatches_itself(group: ScriptedGroup) -> None:
     group.lead()
     group.port.stop()
     group.store.replication.ledger._log.serve(group)
-    told: list[Receipt] = []
-    thread = threading.Thread(target=lambda: told.append(group.store.put(Message("orders", b"x"))))
+    reported: list[Receipt] = []
+    thread = threading.Thread(target=lambda: reported.append(group.store.put(Message("orders", b"x"))))
     thread.start()
     until(lambda: group.asked)
     group.commit()
     thread.join(PATIENCE_S)
-    assert told[0].status is PutStatus.PUT_OK
+    assert reported[0].status is PutStatus.PUT_OK
     assert len(group.store.get("orders", 0, 0).messages) == 1
 
 

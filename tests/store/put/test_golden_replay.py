@@ -28,17 +28,17 @@ class ReplayClock:
         return self.now
 
 
-def groups(case: str, told: list[Record]) -> Iterator[list[Record]]:
+def groups(case: str, reported: list[Record]) -> Iterator[list[Record]]:
     """Single messages, and what the case put as client batches: runs of one queue with one store time."""
     if case != "batch":
-        yield from ([record] for record in told)
+        yield from ([record] for record in reported)
         return
-    for _, run in itertools.groupby(told, key=lambda r: (r.topic, r.queue_id, r.store_timestamp)):
+    for _, run in itertools.groupby(reported, key=lambda r: (r.topic, r.queue_id, r.store_timestamp)):
         yield list(run)
 
 
-def put_all(store: Store, clock: ReplayClock, case: str, told: list[Record]) -> None:
-    for group in groups(case, told):
+def put_all(store: Store, clock: ReplayClock, case: str, reported: list[Record]) -> None:
+    for group in groups(case, reported):
         clock.now = group[0].store_timestamp
         messages = [message_of(record) for record in group]
         if len(messages) > 1:
@@ -74,13 +74,13 @@ def java_bitmap(record: bytes) -> bytes | None:
 @pytest.mark.parametrize("case", CASES)
 def test_the_same_messages_give_the_same_bytes(case: str, golden: Callable[[str], Path], tmp_path: Path) -> None:
     source = golden(case)
-    told = list(records(source / "store"))
-    assert len(told) == len(lines(source / "manifest.jsonl"))
+    reported = list(records(source / "store"))
+    assert len(reported) == len(lines(source / "manifest.jsonl"))
     clock = ReplayClock()
     with open_store(tmp_path / "store", config_of(source), clock=clock) as store:
         if case == "cqext":
             store.set_bitmap_hook(java_bitmap)
-        put_all(store, clock, case, told)
+        put_all(store, clock, case, reported)
     for name in ("commitlog", *DERIVED):
         assert files(tmp_path / "store" / name) == files(source / "store" / name), name
     ours, theirs = (sorted(files(root / "store" / "index").values()) for root in (tmp_path, source))
@@ -91,11 +91,11 @@ def test_a_replay_in_pieces_over_several_openings_gives_the_same_bytes(
     golden: Callable[[str], Path], tmp_path: Path
 ) -> None:
     source = golden("plain")
-    told = list(records(source / "store"))
+    reported = list(records(source / "store"))
     clock = ReplayClock()
     chance = random.Random(7)
-    while told:
-        piece, told = told[: (count := chance.randrange(1, 900))], told[count:]
+    while reported:
+        piece, reported = reported[: (count := chance.randrange(1, 900))], reported[count:]
         with open_store(tmp_path / "store", config_of(source), clock=clock) as store:
             put_all(store, clock, "plain", piece)
     for name in ("commitlog", "consumequeue"):

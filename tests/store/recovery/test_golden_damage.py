@@ -31,24 +31,24 @@ def halted(golden: Callable[[str], Path], tmp_path: Path) -> Callable[[str], tup
 
 
 def damage_of(case: Path, variant: str) -> Line:
-    told: Line = json.loads((case / variant / "damage.json").read_text())
-    return told
+    reported: Line = json.loads((case / variant / "damage.json").read_text())
+    return reported
 
 
-def assert_has(store: Store, told: Line) -> None:
-    message = store.message_at(told["physicalOffset"])
+def assert_has(store: Store, reported: Line) -> None:
+    message = store.message_at(reported["physicalOffset"])
     assert message is not None
-    assert hashlib.sha256(message.record).hexdigest() == told["recordSha256"]
-    page = store.get(told["topic"], told["queueId"], told["queueOffset"], 1)
-    assert [found.physical_offset for found in page.messages] == [told["physicalOffset"]]
+    assert hashlib.sha256(message.record).hexdigest() == reported["recordSha256"]
+    page = store.get(reported["topic"], reported["queueId"], reported["queueOffset"], 1)
+    assert [found.physical_offset for found in page.messages] == [reported["physicalOffset"]]
     for key in [*message.keys, *filter(None, [message.uniq_key])]:
         at = message.store_timestamp
-        found = store.query(told["topic"], key, at - 1000, at + 1000, 64)
+        found = store.query(reported["topic"], key, at - 1000, at + 1000, 64)
         assert message.physical_offset in [other.physical_offset for other in found]
 
 
-def assert_queues_are_whole(store: Store, told: list[Line]) -> None:
-    last = {(line["topic"], line["queueId"]): line["queueOffset"] for line in told}
+def assert_queues_are_whole(store: Store, reported: list[Line]) -> None:
+    last = {(line["topic"], line["queueId"]): line["queueOffset"] for line in reported}
     seen = {(info.topic, info.queue_id): (info.min_offset, info.max_offset) for info in store.queues()}
     assert seen == {key: (0, offset + 1) for key, offset in last.items()}
 
@@ -56,13 +56,13 @@ def assert_queues_are_whole(store: Store, told: list[Line]) -> None:
 @pytest.mark.parametrize("name", ["crash", *[f"torn/{variant}" for variant in KEEP_ALL]])
 def test_every_message_is_kept(name: str, halted: Callable[[str], tuple[Path, Path]]) -> None:
     path, case = halted(name)
-    told = lines(case / "manifest.jsonl")
+    reported = lines(case / "manifest.jsonl")
     with open_store(path, config_of(case)) as store:
-        for line in told:
+        for line in reported:
             assert_has(store, line)
-        assert_queues_are_whole(store, told)
+        assert_queues_are_whole(store, reported)
         assert not store.recovery.clean
-        last = told[-1]
+        last = reported[-1]
         assert store.recovery.log_end == last["physicalOffset"] + last["size"]
 
 
@@ -70,11 +70,11 @@ def test_a_half_written_last_record_is_cut_kept_aside_and_reported(
     halted: Callable[[str], tuple[Path, Path]],
 ) -> None:
     path, case = halted("torn/truncated")
-    told = lines(case / "manifest.jsonl")
-    end = told[-1]["physicalOffset"]
+    reported = lines(case / "manifest.jsonl")
+    end = reported[-1]["physicalOffset"]
     torn = (path / "commitlog" / f"{end // 262144 * 262144:020d}").read_bytes()[end % 262144 :].rstrip(b"\0")
     with open_store(path, config_of(case)) as store:
-        for line in told[:-1]:
+        for line in reported[:-1]:
             assert_has(store, line)
         assert store.message_at(end) is None
         (found,) = [finding for finding in store.recovery if finding.id == "torn-tail"]
@@ -100,14 +100,14 @@ def test_bytes_behind_the_last_record_are_cut_and_kept_aside(
 
 def test_one_flipped_bit_costs_one_message(halted: Callable[[str], tuple[Path, Path]]) -> None:
     path, case = halted("torn/flip")
-    told = lines(case / "manifest.jsonl")
+    reported = lines(case / "manifest.jsonl")
     lost = damage_of(case, "flip")["record"]
     with open_store(path, config_of(case)) as store:
-        (line,) = [line for line in told if line["physicalOffset"] == lost]
-        for other in told:
+        (line,) = [line for line in reported if line["physicalOffset"] == lost]
+        for other in reported:
             if other is not line:
                 assert_has(store, other)
-        assert_queues_are_whole(store, told)
+        assert_queues_are_whole(store, reported)
         (found,) = [finding for finding in store.recovery if finding.severity == "error"]
         assert (found.id, found.physical_offset, found.size) == ("damaged-record", lost, line["size"])
         with pytest.raises(DamagedRecord, match=str(lost)):
@@ -116,7 +116,7 @@ def test_one_flipped_bit_costs_one_message(halted: Callable[[str], tuple[Path, P
             store.get(line["topic"], line["queueId"], line["queueOffset"], 1)
     with open_store(path, config_of(case)) as store:
         assert store.recovery.clean
-        for other in told:
+        for other in reported:
             if other is not line:
                 assert_has(store, other)
 

@@ -217,9 +217,9 @@ def test_a_file_made_ahead_is_nothing_to_be_told(root: Path) -> None:
 # Queues
 
 
-def _assert_built_again(root: Path, config: StoreConfig = ASYNC, told: str = "missing-queues") -> Finding:
+def _assert_built_again(root: Path, config: StoreConfig = ASYNC, reported: str = "missing-queues") -> Finding:
     with open_store(root, config) as store:
-        found = next(finding for finding in store.recovery if finding.id == told)
+        found = next(finding for finding in store.recovery if finding.id == reported)
         assert len(read_all(store, "orders")) == COUNT
         assert [store.get("orders", 0, at, 1).status for at in range(0, COUNT, 50)] == [GetStatus.FOUND] * 6
         assert store.min_offset("orders", 0) == 0
@@ -244,7 +244,7 @@ def test_a_queue_file_is_missing_and_no_stop_says_how_many_there_were(root: Path
         return
     crash(root)
     if place:
-        assert "orders/0 had" in _assert_built_again(root, told="damaged-queues").evidence
+        assert "orders/0 had" in _assert_built_again(root, reported="damaged-queues").evidence
     else:
         assert "orders/0 lacks its first files" in _assert_built_again(root).evidence
 
@@ -255,7 +255,7 @@ def test_a_queue_file_lost_its_content_after_a_clean_stop(root: Path, content: b
     """Its queue seemed to end there, and what was put next got offsets that had been given."""
     file = queue_files(root)[place]
     file.write_bytes(content * file.stat().st_size)
-    _assert_built_again(root, told="damaged-queues")
+    _assert_built_again(root, reported="damaged-queues")
 
 
 def test_the_queue_of_a_topic_that_was_made_anew_has_lost_nothing(root: Path) -> None:

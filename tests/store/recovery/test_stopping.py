@@ -32,7 +32,7 @@ def _threads() -> set[str]:
 
 
 def test_a_futures_callback_cannot_shut_its_store_down(tmp_path: Path) -> None:
-    told: list[BaseException] = []
+    reported: list[BaseException] = []
     done = threading.Event()
     with open_store(tmp_path / "store", SYNC) as store:
 
@@ -40,7 +40,7 @@ def test_a_futures_callback_cannot_shut_its_store_down(tmp_path: Path) -> None:
             try:
                 store.shutdown()
             except FlintlogError as error:
-                told.append(error)
+                reported.append(error)
             done.set()
 
         commit = store._engine.flushing.waiting
@@ -49,7 +49,7 @@ def test_a_futures_callback_cannot_shut_its_store_down(tmp_path: Path) -> None:
             store.put_async(Message("orders", b"x")).add_done_callback(stop)
         assert done.wait(10)
         assert store.put(Message("orders", b"y")).status is PutStatus.PUT_OK
-    assert isinstance(told[0], StoreInUse)
+    assert isinstance(reported[0], StoreInUse)
     with open_store(tmp_path / "store", SYNC) as store:
         assert store.recovery.clean
 

@@ -192,15 +192,15 @@ def test_a_file_of_rocketmqs_is_carried_on(tmp_path: Path, clock: FakeClock) -> 
             ("g2", "orders", "b = 'x' OR a < 3"),
             ("g1", "other", "c IS NULL"),
         ]
-        # As in RocketMQ, whoever has not come back yet counts as gone for half a minute
+        # As in RocketMQ, a group that has not come back yet counts as gone for half a minute
         assert all(one.is_dead and one.dead_timestamp == NOW_MS + 30_000 for one in found)
         put_all(store)
         assert bitmaps(store, "orders") == JAVA_BITS["orders"]
         again = store.subscriptions.register("g1", "orders", "a > 5", version=7)
         assert again is found[0]
         assert (again.is_dead, again.born_timestamp) == (False, NOW_MS)
-    told = json.loads((folder / "consumerFilter.json").read_text())
-    assert told["filterDataByTopic"]["orders"]["groupFilterData"]["g1"]["deadTime"] == 0
+    reported = json.loads((folder / "consumerFilter.json").read_text())
+    assert reported["filterDataByTopic"]["orders"]["groupFilterData"]["g1"]["deadTime"] == 0
 
 
 def test_a_file_for_bitmaps_of_another_size_is_of_no_use(tmp_path: Path, clock: FakeClock) -> None:
@@ -300,7 +300,7 @@ def test_a_changed_expression_is_born_anew(store: Store, clock: FakeClock) -> No
     clock.advance(1)
     put_all(store)
     assert [message.properties["a"] for message in got(store, new)[0]] == ["2", "4", "4"] * 2
-    # Whoever still reads with the old one misses nothing, though nobody sets its bits any more
+    # A group that still reads with the old one misses nothing, though nobody sets its bits any more
     assert len(got(store, old)[0]) == 4
 
 
@@ -366,15 +366,15 @@ def test_an_expression_that_does_not_parse_leaves_the_old_one(store: Store) -> N
 
 
 def test_entries_of_the_file_that_make_no_sense_are_left_out(tmp_path: Path, clock: FakeClock) -> None:
-    told = json.loads(JAVA_FILE)
-    groups = told["filterDataByTopic"]["orders"]["groupFilterData"]
+    reported = json.loads(JAVA_FILE)
+    groups = reported["filterDataByTopic"]["orders"]["groupFilterData"]
     groups["g1"]["expression"] = "a >"
     groups["g2"]["bloomFilterData"]["bitPos"] = [1, 2, 3]
     groups["g3"] = None
-    told["filterDataByTopic"]["x"] = 5
+    reported["filterDataByTopic"]["x"] = 5
     folder = tmp_path / "config"
     folder.mkdir()
-    (folder / "consumerFilter.json").write_text(json.dumps(told))
+    (folder / "consumerFilter.json").write_text(json.dumps(reported))
     with open_store(tmp_path, StoreConfig.from_rocketmq({}).with_changes(**_small()), clock=clock) as store:
         assert [(one.group, one.topic) for one in store.subscriptions.all()] == [("g1", "other")]
 

@@ -199,7 +199,7 @@ def test_after_a_restart_a_topic_that_was_made_anew_has_its_messages(anew: Path)
 
 
 @pytest.mark.parametrize("how", ["crash", "queues are gone"])
-def test_whoever_builds_its_queue_again_loses_none_of_them(anew: Path, how: str) -> None:
+def test_building_its_queue_again_loses_none_of_them(anew: Path, how: str) -> None:
     """RocketMQ counts from 0 again, and then drops what it takes for repeated."""
     folder = anew / ("crashed" if how == "crash" else "running")
     if how != "crash":
