@@ -316,7 +316,7 @@ def test_reading_pauses_on_a_connection_with_too_many_open_requests(monkeypatch:
 
 
 async def _nothing_more_comes(asked: list[Question]) -> None:
-    """Return when the loop has gone round often without another question: the node that is read from would have asked."""
+    """Return when the loop has gone round often without another question; a reading node would have asked."""
     before, quiet = len(asked), 0
     while quiet < 200:
         await asyncio.sleep(0.001)
