@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pickle
 import struct
 from collections.abc import Callable
 from types import ModuleType
@@ -10,32 +11,33 @@ import pytest
 from flintlog.errors import FormatError
 
 LOG = bytes(range(200))
+LEVELS = (1000, 5000)
 
 
 def entries(*values: tuple[int, int, int]) -> bytes:
     return b"".join(struct.pack("!qiq", *value) for value in values)
 
 
+def collect(kernel: ModuleType, *arguments: object) -> tuple[list[bytes], int]:
+    """The records of the messages that were found, and where it stopped."""
+    messages, position = kernel.collect(kernel.KeptRecord, LEVELS, *arguments)
+    assert {message.delay_levels_ms for message in messages} <= {LEVELS}
+    return [message.record for message in messages], position
+
+
 def test_records_in_the_order_of_the_entries(kernel: ModuleType) -> None:
     queue = entries((1000, 10, 1), (1100, 20, 2), (1050, 5, 1))
-    assert kernel.collect(queue, 0, 60, LOG, 1000, 1200, 32, 1000) == ([LOG[:10], LOG[100:120], LOG[50:55]], 60)
-    assert kernel.collect(queue, 20, 40, LOG, 1000, 1200, 32, 1000) == ([LOG[100:120]], 40)
-
-
-def test_only_records_with_these_tags(kernel: ModuleType) -> None:
-    queue = entries((1000, 10, 1), (1100, 20, -2), (1050, 5, 1))
-    assert kernel.collect(queue, 0, 60, LOG, 1000, 1200, 32, 1000, {1}) == ([LOG[:10], LOG[50:55]], 60)
-    assert kernel.collect(queue, 0, 60, LOG, 1000, 1200, 32, 1000, {-2}) == ([LOG[100:120]], 60)
-    assert kernel.collect(queue, 0, 60, LOG, 1000, 1200, 32, 1000, frozenset()) == ([], 60)
+    assert collect(kernel, queue, 0, 60, LOG, 1000, 1200, 32, 1000) == ([LOG[:10], LOG[100:120], LOG[50:55]], 60)
+    assert collect(kernel, queue, 20, 40, LOG, 1000, 1200, 32, 1000) == ([LOG[100:120]], 40)
 
 
 def test_count_and_bytes_are_bounded_but_one_record_always_comes(kernel: ModuleType) -> None:
     queue = entries((1000, 10, 1), (1100, 20, 2), (1050, 5, 1))
-    assert kernel.collect(queue, 0, 60, LOG, 1000, 1200, 2, 1000)[1] == 40
-    assert kernel.collect(queue, 0, 60, LOG, 1000, 1200, 9, 29)[1] == 20
-    assert kernel.collect(queue, 0, 60, LOG, 1000, 1200, 9, 30)[1] == 40
-    assert kernel.collect(queue, 0, 60, LOG, 1000, 1200, 9, 0) == ([LOG[:10]], 20)
-    assert kernel.collect(queue, 0, 60, LOG, 1000, 1200, 0, 1000) == ([], 0)
+    assert collect(kernel, queue, 0, 60, LOG, 1000, 1200, 2, 1000)[1] == 40
+    assert collect(kernel, queue, 0, 60, LOG, 1000, 1200, 9, 29)[1] == 20
+    assert collect(kernel, queue, 0, 60, LOG, 1000, 1200, 9, 30)[1] == 40
+    assert collect(kernel, queue, 0, 60, LOG, 1000, 1200, 9, 0) == ([LOG[:10]], 20)
+    assert collect(kernel, queue, 0, 60, LOG, 1000, 1200, 0, 1000) == ([], 0)
 
 
 @pytest.mark.parametrize(
@@ -51,32 +53,24 @@ def test_count_and_bytes_are_bounded_but_one_record_always_comes(kernel: ModuleT
     ],
 )
 def test_an_entry_that_points_elsewhere_ends_it(kernel: ModuleType, entry: tuple[int, int, int]) -> None:
-    assert kernel.collect(entries((1000, 4, 0), entry), 0, 40, LOG, 1000, 1200, 9, 99) == ([LOG[:4]], 20)
+    assert collect(kernel, entries((1000, 4, 0), entry), 0, 40, LOG, 1000, 1200, 9, 99) == ([LOG[:4]], 20)
 
 
 def test_the_readable_end_counts_not_the_buffers(kernel: ModuleType) -> None:
     queue = entries((1000, 10, 0))
-    assert kernel.collect(queue, 0, 20, LOG, 1000, 1009, 9, 99) == ([], 0)
-    assert kernel.collect(queue, 0, 20, LOG, 1000, 1010, 9, 99) == ([LOG[:10]], 20)
-    assert kernel.collect(queue, 0, 20, LOG, 1000, 5000, 9, 99) == ([LOG[:10]], 20)
+    assert collect(kernel, queue, 0, 20, LOG, 1000, 1009, 9, 99) == ([], 0)
+    assert collect(kernel, queue, 0, 20, LOG, 1000, 1010, 9, 99) == ([LOG[:10]], 20)
+    assert collect(kernel, queue, 0, 20, LOG, 1000, 5000, 9, 99) == ([LOG[:10]], 20)
 
 
 def test_buffers_are_given_back(kernel: ModuleType) -> None:
     log: Any = bytearray(LOG)
-    kernel.collect(entries((1000, 10, 0)), 0, 20, log, 1000, 1200, 9, 99)
+    collect(kernel, entries((1000, 10, 0)), 0, 20, log, 1000, 1200, 9, 99)
     log.append(1)
 
 
-class Keeper:
-    """An object that keeps a record."""
-
-    def __init__(self, record: bytes) -> None:
-        self.record = record
-
-
 def body_of(kernel: ModuleType, record: bytes) -> bytes:
-    kind = type("WithBody", (Keeper,), {"body": kernel.RecordBody()})
-    return bytes(kind(record).body)
+    return bytes(kernel.KeptRecord(record).body)
 
 
 @pytest.mark.parametrize("hosts", [0, 0x10, 0x20, 0x30])
@@ -103,9 +97,9 @@ def test_with_checks_a_record_is_taken_only_at_the_size_that_its_entry_says(
 ) -> None:
     log = write_log([note(b"first", "t"), note(b"second", "t")])
     size = int.from_bytes(log[:4], "big")
-    assert kernel.collect(entries((0, size, 0)), 0, 20, log, 0, len(log), 9, 9999, None, True) == ([log[:size]], 20)
+    assert collect(kernel, entries((0, size, 0)), 0, 20, log, 0, len(log), 9, 9999, True) == ([log[:size]], 20)
     for wrong in (size - 1, size + 1, len(log)):
-        assert kernel.collect(entries((0, wrong, 0)), 0, 20, log, 0, len(log), 9, 9999, None, True) == ([], 0)
+        assert collect(kernel, entries((0, wrong, 0)), 0, 20, log, 0, len(log), 9, 9999, True) == ([], 0)
 
 
 def test_with_a_home_a_record_is_taken_only_for_the_place_that_it_names(
@@ -117,7 +111,7 @@ def test_with_a_home_a_record_is_taken_only_for_the_place_that_it_names(
     queue_id, queue_offset = struct.unpack_from("!i4xq", log, 12)
 
     def collected(*home: object) -> list[bytes]:
-        found: list[bytes] = kernel.collect(entry, 0, 20, log, 0, len(log), 9, 9999, None, 1, home)[0]
+        found: list[bytes] = collect(kernel, entry, 0, 20, log, 0, len(log), 9, 9999, 1, home)[0]
         return found
 
     assert collected(b"t", queue_id, queue_offset) == [log[:size]]
@@ -127,14 +121,27 @@ def test_with_a_home_a_record_is_taken_only_for_the_place_that_it_names(
     assert collected(b"t", queue_id, queue_offset + 1) == []
 
 
-def test_with_a_home_the_offset_counts_entries_that_a_filter_passes_over(
-    kernel: ModuleType, note: Callable[..., object], write_log: Callable[..., bytes]
-) -> None:
-    log = bytearray(write_log([note(b"first", "t"), note(b"second", "t")]))
-    size = int.from_bytes(log[:4], "big")
-    queue_id = struct.unpack_from("!i", log, 12)[0]
-    struct.pack_into("!q", log, size + 20, 6)
-    second = int.from_bytes(log[size : size + 4], "big")
-    queue = entries((0, size, 1), (size, second, 2))
-    found = kernel.collect(queue, 0, 40, log, 0, len(log), 9, 9999, {2}, 1, (b"t", queue_id, 5))
-    assert found == ([bytes(log[size : size + second])], 40)
+def test_messages_are_of_the_kind_that_was_asked_for(kernel: ModuleType) -> None:
+    kind: Any = type("Kind", (kernel.KeptRecord,), {"__slots__": ()})
+    message: Any
+    (message,), _ = kernel.collect(kind, LEVELS, entries((1000, 10, 0)), 0, 20, LOG, 1000, 1200, 9, 99)
+    assert type(message) is kind
+    assert (message.record, message.delay_levels_ms) == (LOG[:10], LEVELS)
+    assert message._parsed is message._properties is None
+
+
+def test_kept_records_are_equal_by_kind_record_and_levels(kernel: ModuleType) -> None:
+    kept = kernel.KeptRecord(LOG, LEVELS)
+    assert kept == kernel.KeptRecord(LOG, LEVELS)
+    assert hash(kept) == hash(kernel.KeptRecord(LOG, LEVELS))
+    assert kept != kernel.KeptRecord(LOG[1:], LEVELS)
+    assert kept != kernel.KeptRecord(LOG)
+    assert kept != type("Kind", (kernel.KeptRecord,), {"__slots__": ()})(LOG, LEVELS)
+
+
+def test_a_kept_record_survives_pickling_without_what_was_parsed(kernel: ModuleType) -> None:
+    kept = kernel.KeptRecord(LOG, LEVELS)
+    kept._parsed = object()
+    again = pickle.loads(pickle.dumps(kept))
+    assert again == kept
+    assert again._parsed is None

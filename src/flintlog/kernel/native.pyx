@@ -12,7 +12,7 @@
     fast_put.pxi    FastPut
     columns.pxi     decode, decode_at
     claims.pxi      claim, unclaimed, named_records, find_keys
-    reading.pxi     collect, RecordBody
+    reading.pxi     collect, KeptRecord
     checks.pxi      queue_runs, match_index, check_chains
     bytes.h crc32.h reading and writing of bytes, for all of them
 
@@ -30,7 +30,7 @@ from cpython cimport array
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.dict cimport PyDict_Update
-from cpython.object cimport PyObject
+from cpython.object cimport PyObject, PyTypeObject
 from libc.errno cimport EINTR, errno
 from libc.stdint cimport INT32_MAX, INT32_MIN, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc

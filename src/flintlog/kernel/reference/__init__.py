@@ -10,7 +10,7 @@ from flintlog.kernel.reference.encoder import Encoder
 from flintlog.kernel.reference.fast_dispatch import FastDispatch, index_insert
 from flintlog.kernel.reference.fast_put import FastPut
 from flintlog.kernel.reference.keys import index_entries, index_fill, index_link, pack_keys
-from flintlog.kernel.reference.reading import RecordBody, collect
+from flintlog.kernel.reference.reading import KeptRecord, collect
 from flintlog.kernel.reference.scanning import Scan, count_entries, find_record, scan, written_end
 from flintlog.kernel.reference.sums import crc32, index_hash
 from flintlog.kernel.reference.tails import QueueEnd, Tail
@@ -22,8 +22,8 @@ __all__ = [
     "Encoder",
     "FastDispatch",
     "FastPut",
+    "KeptRecord",
     "QueueEnd",
-    "RecordBody",
     "Scan",
     "Tail",
     "check_chains",

@@ -40,11 +40,18 @@ _MOST_PAGES: Final = 64
 _MOVED: Final = frozenset({GetStatus.OFFSET_TOO_SMALL, GetStatus.OFFSET_OVERFLOW_BADLY, GetStatus.NO_MESSAGE_IN_QUEUE})
 
 
-class ReceivedMessage(StoredMessage, gc=False):
+class ReceivedMessage(StoredMessage):
     """A message from a consumer, with the queue and the offset at which it is acknowledged."""
 
-    source: tuple[str, int] = ("", 0)
-    offset: int = -1
+    __slots__ = ("offset", "source")
+
+    def __init__(self, message: StoredMessage, source: tuple[str, int], offset: int) -> None:
+        super().__init__(message.record, message.delay_levels_ms)
+        self.source = source
+        self.offset = offset
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (StoredMessage(self.record, self.delay_levels_ms), self.source, self.offset)
 
     @property
     def topic(self) -> str:
@@ -198,8 +205,7 @@ class ConsumerQueue:
             else [offset_in(message, self.source[0]) for message in messages]
         )
         return [
-            ReceivedMessage(message.record, message.delay_levels_ms, source=self.source, offset=offset)
-            for message, offset in zip(messages, offsets, strict=True)
+            ReceivedMessage(message, self.source, offset) for message, offset in zip(messages, offsets, strict=True)
         ]
 
 

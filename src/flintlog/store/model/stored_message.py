@@ -28,7 +28,7 @@ from flintlog.format.record import (
     store_time_of,
     tags_code,
 )
-from flintlog.kernel import RecordBody
+from flintlog.kernel import KeptRecord
 from flintlog.store.model.compression import DEFAULT_LIMIT_BYTES, decompress
 from flintlog.store.options.values import DEFAULT_DELAY_LEVELS_MS
 
@@ -53,16 +53,16 @@ class GetStatus(IntEnum):
         return self.name
 
 
-class StoredMessage(msgspec.Struct, gc=False):
-    """One record of the log; every field of the format is an attribute."""
+class StoredMessage(KeptRecord):
+    """One record of the log; every field of the format is an attribute.
 
-    record: bytes
-    delay_levels_ms: tuple[int, ...] = DEFAULT_DELAY_LEVELS_MS
-    _parsed: Record | None = None
-    _properties: dict[str, str] | None = None
+    `record` has its bytes, `body` the body as stored: compressed if the producer compressed it.
+    """
 
-    body = RecordBody()
-    """The body as stored: compressed if the producer compressed it."""
+    __slots__ = ()
+
+    def __init__(self, record: bytes, delay_levels_ms: tuple[int, ...] = DEFAULT_DELAY_LEVELS_MS) -> None:
+        super().__init__(record, delay_levels_ms)
 
     def _parts(self) -> Record:
         if self._parsed is None:

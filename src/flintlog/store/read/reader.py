@@ -122,7 +122,7 @@ class Reader:
     def on_disk_only(self, page: Page) -> tuple[int, int]:
         """Number and bytes of a page's messages that are too far from the log's end to be in memory, by estimate."""
         in_memory_from = self._log.max_offset - self._memory_bytes
-        if not page.messages or page.messages[0].physical_offset >= in_memory_from:
+        if in_memory_from <= 0 or not page.messages or page.messages[0].physical_offset >= in_memory_from:
             return 0, 0
         sizes = [message.size for message in page.messages if message.physical_offset < in_memory_from]
         return len(sizes), sum(sizes)
@@ -180,14 +180,13 @@ class Reader:
             return None
         log_end = segment.base + segment.read_position
         home = queue.topic_bytes, queue.queue_id, offset
-        records, end = kernel.collect(
-            view, start, stop, log, segment.base, log_end, most, max_bytes, None, self._checked_crc, home
+        levels, checked = self._delay_levels_ms, self._checked_crc
+        messages, end = kernel.collect(
+            StoredMessage, levels, view, start, stop, log, segment.base, log_end, most, max_bytes, checked, home
         )
-        if end != stop or not records:
+        if end != stop or not messages:
             return None
-        levels = self._delay_levels_ms
-        messages = [StoredMessage(record, levels) for record in records]
-        return Page(GetStatus.FOUND, offset + len(records), low, high, messages)
+        return Page(GetStatus.FOUND, offset + len(messages), low, high, messages)
 
     def _pull_entries(
         self, queue: LogicalQueue, entries: EntryRange, pull: _Pull, message_filter: MessageFilter | None
