@@ -62,16 +62,16 @@ def jobs_of(context: SparkContext, after: int = -1) -> list[tuple[str | None, st
             job.description().get() if job.description().isDefined() else None,
             job.jobGroup().get() if job.jobGroup().isDefined() else None,
         )
-        for job in _jobs(context)
+        for job in list_jobs(context)
         if job.jobId() > after
     ]
 
 
 def last_job(context: SparkContext) -> int:
-    return max((job.jobId() for job in _jobs(context)), default=-1)
+    return max((job.jobId() for job in list_jobs(context)), default=-1)
 
 
-def _jobs(context: SparkContext) -> list[Any]:
+def list_jobs(context: SparkContext) -> list[Any]:
     found = context._jsc.sc().statusStore().jobsList(None)
     return [found.apply(number) for number in range(found.size())]
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark import TaskContext
 from pyspark.errors import PySparkException
-from tests.pipeline.spark.test_session_state import jobs_of
+from tests.pipeline.spark.test_session_state import jobs_of, last_job, list_jobs
 
 from flintlog.errors import DiskFull, FlintlogError
 from flintlog.pipeline.spark.tasks import run_on_rows, run_tasks
@@ -59,7 +59,7 @@ def test_another_error_fails_in_spark_s_own_way(spark: SparkSession) -> None:
         run_tasks(spark, (1).__truediv__, [1, 0], doing="divide")
 
 
-def test_progress_counts_items_and_not_the_stage_that_spreads_them(spark: SparkSession) -> None:
+def test_progress_counts_items(spark: SparkSession) -> None:
     seen: list[tuple[int, int]] = []
     run_tasks(spark, time.sleep, [0.5] * 5, lambda *counts: seen.append(counts), doing="wait")
     assert {total for _, total in seen} == {5}
@@ -77,6 +77,13 @@ def test_rows_are_passed_where_they_are(spark: SparkSession) -> None:
         return int(row.id * 100 + sum(row.places))
 
     assert sorted(run_on_rows(frame, total, doing="add")) == [1, 103, 205, 307]
+
+
+def test_tasks_of_a_classic_session_are_one_stage_without_a_plan(spark: SparkSession) -> None:
+    before = last_job(spark.sparkContext)
+    run_tasks(spark, abs, range(5), doing="count")
+    [job] = [job for job in list_jobs(spark.sparkContext) if job.jobId() > before]
+    assert (job.stageIds().size(), job.numTasks()) == (1, 5)
 
 
 def test_the_ui_shows_what_tasks_do(spark: SparkSession) -> None:

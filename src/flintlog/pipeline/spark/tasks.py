@@ -1,9 +1,10 @@
 """Running plain functions on Spark: items in, results out, in order, with progress.
 
-    items ─▶ a frame of (number, pickled item), one row a partition ─▶ mapInArrow ─▶ (number, pickled result) ─▶ driver
+    classic   items ─▶ an RDD, one item a partition ─▶ mapPartitions ─▶ results ─▶ driver
+    Connect   items ─▶ a frame of (number, pickled item), one row a partition ─▶ mapInArrow ─▶ (number, pickled result)
 
-Frames are what every session has, a classic one and one of Spark Connect, so there is one way for both. They differ in
-how their jobs are described and watched.
+A session of Spark Connect has no RDDs. A classic one has frames too, but a job over one costs three times the CPU time:
+it is planned and compiled, and its rows are spread by an exchange before they are worked on.
 
 Jobs are functions of picklable values, so each can be called without Spark too. An error of flintlog's (a full disk,
 damage) would not vanish with a retry: it is returned as a value and raised once in the driver, instead of being retried
@@ -55,7 +56,10 @@ class _Task(Generic[Item, Result]):
     def __init__(self, function: Callable[[Item], Result]) -> None:
         self._function = function
 
-    def of_items(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def of_items(self, items: Iterable[Item]) -> Iterator[Result | Refusal]:
+        return map(self.answer, items)
+
+    def of_pickled(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Pickled items, each with its number."""
         for batch in batches:
             for number, item in zip(*batch.to_pydict().values(), strict=True):
@@ -92,8 +96,11 @@ def run_tasks(
     """`function` of each item, each a task of its own; the first error of ours is raised. The UI shows `doing`."""
     if not items:
         return []
+    task = _Task(function)
     with _reported(spark, doing, len(items), progress):
-        return _collect(_frame_of(spark, items), _Task(function).of_items)
+        if is_connect(spark):
+            return _collect(_frame_of(spark, items), task.of_pickled)
+        return _accepted(spark.sparkContext.parallelize(items, len(items)).mapPartitions(task.of_items).collect())
 
 
 def run_on_rows(
@@ -152,7 +159,10 @@ def _collect(frame: DataFrame, task: Callable[[Iterable[pa.RecordBatch]], Iterat
         rows = frame.mapInArrow(task, _RESULTS).collect()
     except PySparkImportError as error:
         raise MissingExtra(str(error), advice="pip install 'flintlog[spark]'") from error
-    found = [pickle.loads(row.result) for row in sorted(rows, key=lambda row: row.number)]
+    return _accepted([pickle.loads(row.result) for row in sorted(rows, key=lambda row: row.number)])
+
+
+def _accepted(found: Sequence[Result | Refusal]) -> list[Result]:
     for each in found:
         if isinstance(each, Refusal):
             raise each.error()
@@ -171,16 +181,24 @@ class _Stage(NamedTuple):
 
 
 def _count(stages: Iterable[_Stage], total: int | None) -> tuple[int, int]:
-    """How many tasks are done, of how many. Items are done in the last stage; the one before it only spreads them.
+    """How many tasks are done, of how many: of the items, or of the tasks known so far.
 
-    >>> spread, work = _Stage(0, 2, 2), _Stage(1, 3, 8)
-    >>> _count([spread], 8), _count([work, spread], 8), _count([work, spread], None)
-    ((0, 8), (3, 8), (5, 10))
+    >>> first, second = _Stage(0, 2, 2), _Stage(1, 3, 8)
+    >>> _count([second], 9), _count([second, first], None)
+    ((3, 9), (5, 10))
     """
-    found = sorted(stages)
-    if total is None:
-        return sum(stage.done for stage in found), sum(stage.known for stage in found)
-    return min(total, found[-1].done) if len(found) > 1 else 0, total
+    found = list(stages)
+    done = sum(stage.done for stage in found)
+    return (done, sum(stage.known for stage in found)) if total is None else (min(total, done), total)
+
+
+def _without_spreading(stages: Iterable[_Stage]) -> list[_Stage]:
+    """The stages without the first one: in a Connect session it only spreads the items.
+
+    >>> _without_spreading([_Stage(8, 3, 8), _Stage(7, 2, 2)])
+    [_Stage(id=8, done=3, known=8)]
+    """
+    return sorted(stages)[1:]
 
 
 @contextmanager
@@ -274,7 +292,7 @@ def _handler(spark: SparkSession, _tag: str, total: int | None, progress: Progre
     def take(stages: Iterable[StageInfo] | None, **_others: object) -> None:
         if threading.get_ident() == own:  # the session's other queries call their handlers in their own threads
             found = [_Stage(each.stage_id, each.num_completed_tasks, each.num_tasks) for each in stages or ()]
-            progress(*_count(found, total))
+            progress(*_count(found if total is None else _without_spreading(found), total))
 
     handler = cast("ProgressHandler", take)
     spark.registerProgressHandler(handler)
