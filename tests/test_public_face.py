@@ -49,6 +49,7 @@ SIGNATURES: dict[Callable[..., object], str] = {
     Store.wait_dispatched: "(self)",
     Store.get: "(self, topic, queue_id, offset, max_count=32, filter=None, max_bytes=134217728, *, group=None, "
     "exact=True)",
+    Store.messages: "(self, topic, queue_id, start=None, *, filter=None)",
     Store.query: "(self, topic, key, begin=0, end=9223372036854775807, max_count=None, index_type=None, *, exact=True)",
     Store.message_at: "(self, physical_offset)",
     Store.message_by_id: "(self, message_id)",
@@ -69,7 +70,7 @@ SIGNATURES: dict[Callable[..., object], str] = {
 MEMBERS = {
     *("put", "put_batch", "put_encoded", "put_async", "put_closed", "aput", "aput_batch", "add_put_hook"),
     *("flush", "wait_dispatched", "on_arrival", "set_bitmap_hook"),
-    *("get", "query", "message_at", "message_by_id", "scan", "queues"),
+    *("get", "messages", "query", "message_at", "message_by_id", "scan", "queues"),
     *("offset_at", "min_offset", "max_offset", "min_physical_offset", "max_physical_offset", "flushed_offset"),
     *("topics", "groups", "subscriptions", "consumer", "consumer_offsets", "service", "run_due", "replication"),
     *("stats", "counters", "broker_stats", "recovery", "path", "config", "read_only"),
@@ -136,6 +137,7 @@ def test_errors_have_one_root_and_a_code_each() -> None:
         "store.open_store",
         "store.model.message",
         "store.options.store_config",
+        "store.read.readable",
         "store.filters.sql92",
         "testing.stores",
         "testing.clock",

@@ -29,7 +29,10 @@ def test_rocketmq_defaults_do_not_wait_for_the_disk() -> None:
 
 
 def test_rocketmq_defaults_are_ours_in_everything_else() -> None:
-    assert StoreConfig.from_rocketmq({}).with_changes(flush="sync", retention="off") == StoreConfig()
+    theirs = StoreConfig.from_rocketmq({}).with_changes(flush="sync", retention="off")
+    limits = {name for name in OPTIONS if name.startswith("max_transfer_")} | {"max_msgs_num_batch"}
+    assert {name for name in OPTIONS if getattr(theirs, name) != getattr(StoreConfig(), name)} == limits
+    assert len(limits) == 5 and theirs.with_changes(**dict.fromkeys(limits)) == StoreConfig()
 
 
 def test_default_config_keeps_everything_and_rocketmq_does_not() -> None:
@@ -52,15 +55,17 @@ def test_every_default_equals_what_the_jars_report() -> None:
         (Path(__file__).parents[3] / "src/flintlog/store/options/rocketmq_options.json").read_text("utf-8")
     )
     reported = {**data["BrokerConfig"], **data["MessageStoreConfig"]}
+    theirs = StoreConfig.from_rocketmq({})
     compared = 0
     for option in OPTIONS.values():
         if option.rocketmq is None:
             continue
         text = reported[option.rocketmq][1]
+        value = getattr(theirs, option.name)
         if text is None:
-            assert option.default is None, option.name
+            assert value is None, option.name
             continue
-        default = str(option.default).lower() if isinstance(option.default, bool) else str(option.default)
+        default = str(value).lower() if isinstance(value, bool) else str(value)
         assert default == text, option.name
         compared += 1
     assert compared > 90

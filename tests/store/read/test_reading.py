@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 from tests.store.small_store import ASYNC, bodies, read_all
 
-from flintlog import DamagedRecord, GetStatus, Message, Sql92, Store, StoredMessage, open_store
+from flintlog import DamagedRecord, GetStatus, Message, Sql92, Store, StoreConfig, StoredMessage, open_store
 from flintlog.disk.faulty.faulty_disk import FaultyMedium
-from flintlog.errors import InvalidConfig, StoreClosed
+from flintlog.errors import InvalidConfig, InvalidFilter, InvalidOffset, StoreClosed
 from flintlog.format.java import string_hash
 from flintlog.store.log.segment_bytes import held
 from flintlog.testing import FakeClock
@@ -279,3 +279,139 @@ def test_a_damaged_body_is_an_error_that_names_the_place() -> None:
             store.message_at(receipts[2].physical_offset)
         assert len(store.get("orders", 0, 3)) == 2
         assert len(store.query("orders", "k")) == 4
+
+
+# As many as were asked for
+
+
+def _numbered(store: Store, count: int, topic: str = "orders") -> None:
+    for number in range(count):
+        store.put(Message(topic, b"%d" % number, tags="even" if number % 2 == 0 else "odd"))
+    store.wait_dispatched()
+
+
+def _numbers(messages: Iterable[StoredMessage]) -> list[int]:
+    return [int(message.body) for message in messages]
+
+
+def test_a_get_gives_as_many_as_were_asked_for_over_the_ends_of_files() -> None:
+    """The files hold 100 entries; the log's hold some 600 messages."""
+    with open_store(ROOT, ASYNC, medium=FaultyMedium()) as store:
+        _numbered(store, 1200)
+        page = store.get("orders", 0, 7, max_count=1000)
+        assert (page.status, page.next_offset, _numbers(page.messages)) == (GetStatus.FOUND, 1007, [*range(7, 1007)])
+        assert _numbers(store.get("orders", 0, 1100, max_count=1000).messages) == [*range(1100, 1200)]
+        assert _numbers(store.get("orders", 0, 95, max_count=10).messages) == [*range(95, 105)]
+        odd = store.get("orders", 0, 0, max_count=1000, filter="odd")
+        assert _numbers(odd.messages) == [*range(1, 1000, 2)], "it looks through 1000 entries"
+        size = page.messages[0].size
+        assert len(store.get("orders", 0, 7, max_count=1000, max_bytes=300 * size)) in range(290, 301)
+
+
+def test_large_messages_are_given_as_asked_for_too() -> None:
+    with open_store(ROOT, ASYNC, medium=FaultyMedium()) as store:
+        for _ in range(100):
+            store.put(Message("orders", bytes(4000)))
+        assert len(store.get("orders", 0, 0, max_count=100)) == 100
+
+
+def test_old_messages_are_given_as_asked_for_too() -> None:
+    config = ASYNC.with_changes(access_message_in_memory_max_ratio=0)
+    with open_store(ROOT, config, medium=FaultyMedium()) as store:
+        _numbered(store, 50)
+        assert len(store.get("orders", 0, 0, max_count=50)) == 50
+
+
+def test_batch_queues_give_as_many_as_were_asked_for() -> None:
+    config = ASYNC.with_changes(topic_queue_types={"batch": "BatchCQ"}, mapped_file_size_batch_consume_queue=46 * 10)
+    with open_store(ROOT, config, medium=FaultyMedium()) as store:
+        _numbered(store, 64, "batch")
+        assert _numbers(store.get("batch", 0, 3, max_count=60).messages) == [*range(3, 63)]
+        assert _numbers(store.get("batch", 0, 0, max_count=10).messages) == [*range(10)]
+        assert _numbers(store.messages("batch", 0)) == [*range(64)]
+
+
+def test_rocketmqs_limits_hold_where_they_are_configured() -> None:
+    theirs = StoreConfig.from_rocketmq({})
+    limits = {name: getattr(theirs, name) for name in theirs.__struct_fields__ if name.startswith("max_transfer_")}
+    assert sorted(limits.values()) == [8, 32, 64 * 1024, 256 * 1024] and theirs.max_msgs_num_batch == 64
+    with open_store(ROOT, ASYNC.with_changes(**limits), medium=FaultyMedium()) as store:
+        _numbered(store, 200)
+        assert len(store.get("orders", 0, 0, max_count=100)) == 32
+        assert len(store.get("orders", 0, 90, max_count=32)) == 10, "RocketMQ's page ends with the file"
+        assert _numbers(store.messages("orders", 0)) == [*range(200)]
+    named = StoreConfig.from_rocketmq({"maxTransferCountOnMessageInMemory": "1000"})
+    assert named.max_transfer_count_on_message_in_memory == 1000
+
+
+def test_a_query_gives_as_many_as_were_asked_for() -> None:
+    with open_store(ROOT, ASYNC, medium=FaultyMedium()) as store:
+        for _ in range(150):
+            store.put(Message("orders", b"x", keys=["k"]))
+        store.wait_dispatched()
+        assert len(store.query("orders", "k", max_count=150)) == 150
+
+
+# A whole queue
+
+
+def test_all_messages_of_a_queue_are_read_in_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("flintlog.store.read.readable.PAGE_MESSAGES", 7)
+    with open_store(ROOT, ASYNC, medium=FaultyMedium()) as store:
+        _numbered(store, 250)
+        assert _numbers(store.messages("orders", 0)) == [*range(250)]
+        assert _numbers(store.messages("orders", 0, start=199)) == [*range(199, 250)]
+        assert _numbers(store.messages("orders", 0, filter="odd")) == [*range(1, 250, 2)]
+        assert [*store.messages("orders", 0, filter="none of them")] == []
+        assert _numbers(store.messages("orders", 0, start=-5)) == [*range(250)]
+        assert [*store.messages("orders", 0, start=250)] == [*store.messages("orders", 0, start=999)] == []
+        assert [*store.messages("orders", 1)] == [*store.messages("others", 0)] == []
+
+
+@pytest.mark.parametrize("wanted", [None, "*"])
+def test_an_iteration_ends_where_the_queue_ended_when_it_began(wanted: str | None) -> None:
+    with open_store(ROOT, ASYNC, medium=FaultyMedium()) as store:
+        _numbered(store, 10)
+        found = store.messages("orders", 0, filter=wanted)
+        _numbered(store, 5)
+        assert _numbers(found) == [*range(10)]
+        assert len([*store.messages("orders", 0, filter=wanted)]) == 15
+
+
+def test_an_iteration_begins_with_the_first_message_that_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("flintlog.store.read.readable.PAGE_MESSAGES", 10)
+    with open_store(ROOT, ASYNC, medium=FaultyMedium()) as store:
+        for number in range(60):
+            store.put(Message("orders", b"%4000d" % number))
+        store.wait_dispatched()
+        begun = store.messages("orders", 0)
+        next(begun)
+        segments = store._engine.parts.segments
+        segments.delete_expired(0, now_ms=1, at_once=True)
+        store._engine.parts.queues.delete_expired(segments.min_offset)
+        low = store.min_offset("orders", 0)
+        assert low > 10
+        assert _numbers(begun) == [*range(1, 10), *range(low, 60)]
+        for start in (None, 0):
+            assert _numbers(store.messages("orders", 0, start)) == [*range(low, 60)]
+
+
+def test_an_iteration_reports_damage_and_goes_on_after_it() -> None:
+    disk = FaultyMedium()
+    with open_store(ROOT, ASYNC, medium=disk) as store:
+        receipts = [store.put(Message("orders", b"%d" % number)) for number in range(5)]
+        disk.flip_bit(ROOT / "commitlog" / f"{0:020d}", receipts[2].physical_offset + 84, 1)
+        found = store.messages("orders", 0)
+        assert _numbers(itertools.islice(found, 2)) == [0, 1]
+        with pytest.raises(DamagedRecord) as caught:
+            next(found)
+        assert _numbers(store.messages("orders", 0, start=caught.value.next_queue_offset)) == [3, 4]
+
+
+def test_wrong_arguments_of_an_iteration_are_refused_at_once(store: Store) -> None:
+    with pytest.raises(InvalidOffset, match="a queue offset cannot be 'first'"):
+        store.messages("orders", 0, start="first")  # type: ignore[arg-type]
+    with pytest.raises(InvalidOffset):
+        store.messages("orders", -1)
+    with pytest.raises(InvalidFilter):
+        store.messages("orders", 0, filter=7)  # type: ignore[arg-type]

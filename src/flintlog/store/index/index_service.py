@@ -14,7 +14,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Final
 
 from flintlog.derive.index_plan import count_believed, name_after
 from flintlog.disk.media.medium import FileInfo, Medium
@@ -23,8 +22,6 @@ from flintlog.format.index_file import IndexHeader, IndexLayout, index_key
 from flintlog.format.names import index_file_name, is_number
 from flintlog.kernel import index_hash
 from flintlog.store.index.index_file import IndexFile
-
-MAX_QUERY_COUNT: Final = 64
 
 
 class IndexService:
@@ -38,9 +35,12 @@ class IndexService:
         *,
         now_ms: Callable[[], int],
         on_full: Callable[[int], None] | None = None,
-        max_query_count: int = MAX_QUERY_COUNT,
+        max_query_count: int | None = None,
     ) -> None:
-        """`on_full` gets the end time of each file that was filled and flushed."""
+        """`on_full` gets the end time of each file that was filled and flushed.
+
+        `max_query_count` limits every query; None leaves it to the caller.
+        """
         self.directory = directory
         self.layout = layout
         self.max_query_count = max_query_count
@@ -180,7 +180,8 @@ class IndexService:
         Times are whole seconds from the file's begin.
         """
         key_hash = index_hash(index_key(topic, key, index_type))
-        max_count = min(max_count, self.max_query_count)
+        if self.max_query_count is not None:
+            max_count = min(max_count, self.max_query_count)
         found: list[int] = []
         for file in reversed(self._files):
             try:

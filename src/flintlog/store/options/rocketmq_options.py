@@ -23,6 +23,14 @@ _PUT_LOCK = {"true": "blocking", "false": "spinning"}
 _COMPOSED = frozenset({"flushDiskType", "useReentrantLockWhenPutMessage", "brokerIP1", "listenPort"})
 _DEFAULT_IP = "127.0.0.1"
 _DEFAULT_PORT = "10911"
+_LIMITS = (
+    "maxTransferBytesOnMessageInMemory",
+    "maxTransferCountOnMessageInMemory",
+    "maxTransferBytesOnMessageInDisk",
+    "maxTransferCountOnMessageInDisk",
+    "maxMsgsNumBatch",
+)
+"""Limits of what one read returns: RocketMQ always has them, a store here only if they are named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +81,13 @@ def ignored_names(table: Mapping[str, Option]) -> dict[str, str]:
     """Names that RocketMQ knows and that have no effect here, each with its reason."""
     ours = {option.rocketmq for option in table.values()} | _COMPOSED
     return {name: why_ignored(name, known.owner) for name, known in rocketmq_names().items() if name not in ours}
+
+
+def with_rocketmq_defaults(values: Mapping[str, str]) -> dict[str, str]:
+    """RocketMQ's options as given, and those with RocketMQ's defaults that are not the defaults here."""
+    known = rocketmq_names()
+    limits = {name: known[name].default or "" for name in _LIMITS}
+    return {"flushDiskType": "ASYNC_FLUSH", **limits, **values}
 
 
 def parse_options(values: Mapping[str, str], table: Mapping[str, Option]) -> tuple[dict[str, object], dict[str, str]]:

@@ -21,7 +21,7 @@ import msgspec
 from flintlog.errors import InvalidConfig
 from flintlog.format.config_json import BATCH_TYPE, SIMPLE_TYPE
 from flintlog.store.options.option import option, read_default, read_options
-from flintlog.store.options.rocketmq_options import advise, parse_option, parse_options, to_text
+from flintlog.store.options.rocketmq_options import advise, parse_option, parse_options, to_text, with_rocketmq_defaults
 from flintlog.store.options.store_options import StoreOptions
 from flintlog.store.options.values import check_host, check_hours, check_words, parse_delay_levels
 
@@ -163,7 +163,9 @@ class StoreConfig(StoreOptions, frozen=True, kw_only=True, metaclass=_ConfigMeta
 
     @classmethod
     def from_rocketmq(cls, values: Mapping[str, str]) -> Self:
-        """Build a config from RocketMQ's names and text values, with RocketMQ's defaults (async flush, retention).
+        """Build a config from RocketMQ's names and text values, with RocketMQ's defaults.
+
+        They differ from ours in asynchronous flush, retention, and limits of what one `get` or `query` returns.
 
         Names that have no effect here are listed in `ignored`, each with its reason.
 
@@ -172,8 +174,8 @@ class StoreConfig(StoreOptions, frozen=True, kw_only=True, metaclass=_ConfigMeta
         """
         if not isinstance(values, Mapping) or not all(isinstance(name, str) for name in values):
             raise InvalidConfig("RocketMQ's options are a mapping of names to texts")
-        parsed, ignored = parse_options(values, OPTIONS)
-        return cls(**{"flush": "async", "retention": "on", **parsed, "ignored": ignored})  # type: ignore[arg-type]
+        parsed, ignored = parse_options(with_rocketmq_defaults(values), OPTIONS)
+        return cls(**{"retention": "on", **parsed, "ignored": ignored})  # type: ignore[arg-type]
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:

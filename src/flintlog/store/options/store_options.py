@@ -107,20 +107,23 @@ class StoreOptions(ServiceOptions, frozen=True, kw_only=True):
         about="Hash slots of one index file.")] = 5_000_000
     max_index_num: Annotated[int, option("maxIndexNum", unit="count", low=2,
         about="Entries of one index file, of which the first is never used.")] = 5000000 * 4
-    max_msgs_num_batch: Annotated[int, option("maxMsgsNumBatch", unit="count", low=1,
-        about="Most messages that one query by key returns.")] = 64
+    max_msgs_num_batch: Annotated[int | None, option("maxMsgsNumBatch", unit="count", low=1,
+        about="Most messages that one query by key returns, however many are asked for.")] = None
     default_query_max_num: Annotated[int, option("defaultQueryMaxNum", unit="count", low=1,
         about="Most messages that a query by key returns when no number is asked for.")] = 32
-    max_transfer_bytes_on_message_in_memory: Annotated[int, option(
+    max_transfer_bytes_on_message_in_memory: Annotated[int | None, option(
         "maxTransferBytesOnMessageInMemory", unit="bytes", low=1, group="Reading",
-        about="Most bytes that one get returns of messages that are likely in memory.")] = 1024 * 256
-    max_transfer_count_on_message_in_memory: Annotated[int, option(
+        about="Most bytes that one get returns of messages that are likely in memory, however many are asked for.")
+    ] = None
+    max_transfer_count_on_message_in_memory: Annotated[int | None, option(
         "maxTransferCountOnMessageInMemory", unit="count", low=1,
-        about="Most messages that one get returns when they are likely in memory.")] = 32
-    max_transfer_bytes_on_message_in_disk: Annotated[int, option("maxTransferBytesOnMessageInDisk", unit="bytes", low=1,
-        about="Most bytes that one get returns of messages that must be read from disk.")] = 1024 * 64
-    max_transfer_count_on_message_in_disk: Annotated[int, option("maxTransferCountOnMessageInDisk", unit="count", low=1,
-        about="Most messages that one get returns when they must be read from disk.")] = 8
+        about="Most messages that one get returns when they are likely in memory.")] = None
+    max_transfer_bytes_on_message_in_disk: Annotated[int | None, option(
+        "maxTransferBytesOnMessageInDisk", unit="bytes", low=1,
+        about="Most bytes that one get returns of messages that must be read from disk.")] = None
+    max_transfer_count_on_message_in_disk: Annotated[int | None, option(
+        "maxTransferCountOnMessageInDisk", unit="count", low=1,
+        about="Most messages that one get returns when they must be read from disk.")] = None
     access_message_in_memory_max_ratio: Annotated[int, option(
         "accessMessageInMemoryMaxRatio", unit="percent", low=0, high=100,
         about="Share of the machine's memory within which the newest messages count as likely in memory.")] = 40

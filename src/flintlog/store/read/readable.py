@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from flintlog.errors import InvalidConfig
 from flintlog.store.engine import Engine
@@ -29,6 +29,10 @@ from flintlog.store.read.reader import MAX_PULL_BYTES, Reader
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+PAGE_MESSAGES: Final = 1000
+PAGE_BYTES: Final = 4 * 1024 * 1024
+"""Most messages, and most bytes of them, that an iteration over a queue holds in memory; at least one message."""
 
 
 class Readable:
@@ -64,7 +68,13 @@ class Readable:
         group: str | None = None,
         exact: bool = True,
     ) -> Page:
-        """Messages of one queue from an offset on, with RocketMQ's status and limits.
+        """A page of one queue from an offset on, with RocketMQ's status; `next_offset` is where the next one begins.
+
+        It has `max_count` messages if they are there and have no more than `max_bytes`; the first one always. With a
+        filter it may have fewer: one get looks through as many entries as were asked for, and at least
+        `max_filter_message_size` bytes of them. RocketMQ's own limits, 32 messages and 256 KiB, hold where the
+        configuration names them (`max_transfer_count_on_message_in_memory` and its neighbours), as `from_rocketmq`
+        does.
 
         Tags are compared as text. `exact=False` compares only their hashes, as RocketMQ's store does: then messages
         come too whose tag has the hash of a wanted one. `group` is the reading consumer group; `broker_stats` counts
@@ -79,10 +89,65 @@ class Readable:
             raise InvalidConfig(f"a group is text, not {type(group).__name__}")
         check_flag("exact", exact)
         chosen = None if filter is None else as_filter(filter, exact=exact)
+        return self._get(topic, queue_id, offset, max_count, chosen, max_bytes, group)
+
+    def _get(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        max_count: int,
+        chosen: MessageFilter | None,
+        max_bytes: int,
+        group: str | None = None,
+        end: int | None = None,
+    ) -> Page:
         began = time.monotonic()
-        page = self._reader.get(topic, queue_id, offset, max_count, chosen, max_bytes)
+        page = self._reader.get(topic, queue_id, offset, max_count, chosen, max_bytes, end)
         self._get_figures.count(page, topic, queue_id, int((time.monotonic() - began) * 1000), group)
         return page
+
+    def messages(
+        self,
+        topic: str,
+        queue_id: int,
+        start: int | None = None,
+        *,
+        filter: str | MessageFilter | None = None,
+    ) -> Iterator[StoredMessage]:
+        """The messages of one queue in order, read in pages, up to the end that is visible now.
+
+        They begin at the queue offset `start`, or with the first one that is left. Messages that are deleted meanwhile
+        are skipped. At a damaged one this raises `DamagedRecord`; its `next_queue_offset` is where to start again.
+
+        >>> from flintlog import Message
+        >>> from flintlog.testing import temporary_store
+        >>> with temporary_store() as store:
+        ...     _ = store.put_batch([Message("orders", b"order %d" % number) for number in range(100)])
+        ...     [bytes(message.body) for message in store.messages("orders", 0, start=98)]
+        [b'order 98', b'order 99']
+        """
+        self._check_readable()
+        check_queue(topic, queue_id)
+        if start is not None:
+            check_int64("a queue offset", start)
+        chosen = None if filter is None else as_filter(filter)
+        return self._messages(topic, queue_id, start, self.max_offset(topic, queue_id), chosen)
+
+    def _messages(
+        self, topic: str, queue_id: int, start: int | None, end: int, chosen: MessageFilter | None
+    ) -> Iterator[StoredMessage]:
+        low = self.min_offset(topic, queue_id)
+        offset = low if start is None else max(low, start)
+        while offset < end:
+            self._check_readable()
+            count = min(PAGE_MESSAGES, end - offset)
+            page = self._get(topic, queue_id, offset, count, chosen, PAGE_BYTES, end=end)
+            following = max(page.next_offset, page.min_offset)  # a slave leaves the next offset as it was asked for
+            if following <= offset:
+                return  # the queue was deleted
+            yield from page.messages
+            offset = following
 
     def query(
         self,
@@ -97,7 +162,8 @@ class Readable:
     ) -> list[StoredMessage]:
         """Messages that have a key, stored between two times; `index_type="T"` looks for a tag instead.
 
-        Without `max_count` at most `default_query_max_num` of them, and never more than `max_msgs_num_batch`.
+        Without `max_count` at most `default_query_max_num` of them; never more than `max_msgs_num_batch`, if that is
+        configured.
         `exact=False` is RocketMQ's raw answer: messages whose key has the same hash come too.
         """
         self._check_readable()

@@ -1,9 +1,11 @@
 """Reading a store: by queue, key, offset, id and time.
 
-Every answer is RocketMQ's: the same status, the same next offset, the same limits on count and bytes. In addition,
-tags and keys that share a hash are kept apart, unless the caller wants RocketMQ's raw answer, and damage is detected: a
-record whose body does not match its CRC is never returned. A page ends before it; a get that begins at it raises
-`DamagedRecord`, which has its offset and the next offset to get.
+Every answer is RocketMQ's: the same status and the same next offset. Three things differ. A page has as many messages
+as were asked for, over the ends of queue files too. RocketMQ's own limits (`max_transfer_…`) apply if the configuration
+has them; then a page also ends with its queue file, as RocketMQ's does. Tags and keys that share a hash are kept apart,
+unless the caller wants RocketMQ's raw answer. Damage is detected: a record whose body does not match its CRC is never
+returned. A page ends before it; a get that begins at it raises `DamagedRecord`, which has its offset and the next
+offset to get.
 
 Readers take no lock: queues and the log only grow at their ends, and a range is held while it is read.
 """
@@ -11,6 +13,7 @@ Readers take no lock: queues and the log only grow at their ends, and a range is
 from __future__ import annotations
 
 import os
+import sys
 from dataclasses import dataclass
 
 from flintlog import kernel
@@ -48,6 +51,7 @@ class _Pull:
     """The state of one `get`."""
 
     offset: int
+    stop: int
     max_count: int
     max_bytes: int
     next_offset: int
@@ -56,6 +60,21 @@ class _Pull:
     bytes: int = 0
     count: int = 0
     skip_until: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class _Limits:
+    """What the configuration lets one page hold, whatever was asked for."""
+
+    count: int
+    bytes: int
+
+
+def _limits(count: int | None, size: int | None) -> _Limits:
+    return _Limits(sys.maxsize if count is None else count, sys.maxsize if size is None else size)
+
+
+_UNLIMITED = _limits(None, None)
 
 
 class Reader:
@@ -76,8 +95,13 @@ class Reader:
         self._config = config
         self._delay_levels_ms = config.delay_levels_ms
         self._checked_crc = crc_to_check(config)
-        self._most_messages = config.max_transfer_count_on_message_in_memory
-        self._most_bytes = config.max_transfer_bytes_on_message_in_memory
+        self._in_memory = _limits(
+            config.max_transfer_count_on_message_in_memory, config.max_transfer_bytes_on_message_in_memory
+        )
+        self._on_disk = _limits(
+            config.max_transfer_count_on_message_in_disk, config.max_transfer_bytes_on_message_in_disk
+        )
+        self._is_limited = not self._in_memory == self._on_disk == _UNLIMITED
         self._memory_bytes = _physical_memory_bytes() * config.access_message_in_memory_max_ratio // 100
 
     # ------------------------------------------------------------------ by queue
@@ -90,7 +114,9 @@ class Reader:
         max_count: int,
         message_filter: MessageFilter | None,
         max_bytes: int,
+        end: int | None = None,
     ) -> Page:
+        """A page of messages before the queue offset `end`, if that is given."""
         queue = self._queues.get(topic, queue_id)
         high = 0 if queue is None else queue.max_offset
         if queue is None or high == 0:
@@ -102,13 +128,14 @@ class Reader:
             return Page(GetStatus.OFFSET_OVERFLOW_ONE, self._correct(offset, offset), low, high)
         if offset > high:
             return Page(GetStatus.OFFSET_OVERFLOW_BADLY, self._correct(offset, high), low, high)
-        limit = min(max(max_bytes, MIN_PULL_BYTES), MAX_PULL_BYTES)
+        limit = max(max_bytes, MIN_PULL_BYTES)
         if message_filter is None and type(queue) is ConsumeQueue and queue.ext is None:
-            most = min(max_count, self._most_messages)
-            page = self._plain_page(queue, offset, low, high, most, min(limit, self._most_bytes))
+            most = min(max_count, self._in_memory.count)
+            page = self._plain_page(queue, offset, low, high, most, min(limit, self._in_memory.bytes))
             if page is not None:
                 return page
-        pull = _Pull(offset, max_count, limit, offset, GetStatus.NO_MATCHED_MESSAGE, [])
+        stop = sys.maxsize if end is None else end
+        pull = _Pull(offset, stop, max_count, limit, offset, GetStatus.NO_MATCHED_MESSAGE, [])
         self._pull(queue, pull, message_filter)
         return Page(pull.status, pull.next_offset, low, high, pull.messages)
 
@@ -144,10 +171,14 @@ class Reader:
         return old if config.broker_role == "SLAVE" and not config.offset_check_in_slave else new
 
     def _pull(self, queue: LogicalQueue, pull: _Pull, message_filter: MessageFilter | None) -> None:
-        for _ in range(self._config.travel_cq_file_num_when_get_message):
-            if pull.messages or pull.next_offset >= queue.max_offset:
+        left = self._config.travel_cq_file_num_when_get_message
+        is_file_over = False
+        while pull.next_offset < min(queue.max_offset, pull.stop):
+            may_go_on = left > 0 if not pull.messages else is_file_over and not self._is_limited
+            entries = queue.entries_from(pull.next_offset) if may_go_on else None
+            if not may_go_on or (entries is None and pull.messages):
                 return
-            entries = queue.entries_from(pull.next_offset)
+            left -= 1
             if entries is None:
                 pull.status = GetStatus.OFFSET_FOUND_NULL
                 following = queue.roll_next(pull.next_offset)
@@ -157,8 +188,8 @@ class Reader:
                 return
             before = pull.next_offset
             with entries:
-                self._pull_entries(queue, entries, pull, message_filter)
-            if pull.next_offset == before and isinstance(queue, BatchConsumeQueue):
+                is_file_over = self._pull_entries(queue, entries, pull, message_filter)
+            if is_file_over and pull.next_offset == before and isinstance(queue, BatchConsumeQueue):
                 pull.next_offset = queue.after(None, before)  # the file has no batch with this offset or a later one
 
     def _plain_page(
@@ -176,7 +207,9 @@ class Reader:
         segments = self._log.segments
         segment = segments.find(first)
         log = None if segment is None else segment.peek()
-        if segment is None or log is None or segments.max_offset - first > self._memory_bytes:
+        if segment is None or log is None:
+            return None
+        if self._is_limited and segments.max_offset - first > self._memory_bytes:
             return None
         log_end = segment.base + segment.read_position
         home = queue.topic_bytes, queue.queue_id, offset
@@ -186,29 +219,35 @@ class Reader:
         )
         if end != stop or not messages:
             return None
+        if len(messages) < most and offset + len(messages) < high and not self._is_limited:
+            return None  # the rest is in the next file
         return Page(GetStatus.FOUND, offset + len(messages), low, high, messages)
 
     def _pull_entries(
         self, queue: LogicalQueue, entries: EntryRange, pull: _Pull, message_filter: MessageFilter | None
-    ) -> None:
+    ) -> bool:
+        """Take entries of one file; returns whether the page may go on after its last one."""
         log_end = self._log.max_offset
         scan_bytes = max(self._config.max_filter_message_size, pull.max_count * queue.entry_size)
         is_first = True
         for unit in entries:
             wanted = pull.next_offset
+            if wanted >= pull.stop:
+                return False
             if unit.queue_offset + unit.batch_count <= wanted and not self._was_given(unit, wanted):
                 continue
             if not is_first and (unit.queue_offset - pull.offset) * queue.entry_size >= scan_bytes:
-                return
+                return False
             is_first = False
             in_memory = log_end - unit.physical_offset <= self._memory_bytes
             if self._is_full(pull, unit, in_memory) or pull.bytes >= pull.max_bytes:
-                return
+                return False
             if unit.physical_offset < pull.skip_until:
                 pull.next_offset = unit.queue_offset + unit.batch_count
                 continue
             if not self._take(queue, pull, unit, message_filter):
-                return
+                return False
+        return True
 
     def _is_full(self, pull: _Pull, unit: CqUnit, in_memory: bool) -> bool:
         if not pull.messages:
@@ -216,16 +255,8 @@ class Reader:
         after = pull.bytes + unit.size
         if pull.count + unit.batch_count > pull.max_count or after > pull.max_bytes:
             return True
-        config = self._config
-        if in_memory:
-            return (
-                after > config.max_transfer_bytes_on_message_in_memory
-                or pull.count > config.max_transfer_count_on_message_in_memory - 1
-            )
-        return (
-            after > config.max_transfer_bytes_on_message_in_disk
-            or pull.count > config.max_transfer_count_on_message_in_disk - 1
-        )
+        limits = self._in_memory if in_memory else self._on_disk
+        return after > limits.bytes or pull.count >= limits.count
 
     def _take(self, queue: LogicalQueue, pull: _Pull, unit: CqUnit, message_filter: MessageFilter | None) -> bool:
         """Look at one entry; False ends the page before it."""
