@@ -176,11 +176,16 @@ def parse_config_object(data: bytes | str) -> JsonObject:
     return value
 
 
+def listed_topics(table: JsonObject) -> JsonObject:
+    """The entries of `topics.json` by topic."""
+    topics = table.get("topicConfigTable")
+    return topics if isinstance(topics, dict) else {}
+
+
 def named_queue_types(table: JsonObject) -> dict[str, str]:
     """Topics whose `topics.json` entry names a queue type."""
-    topics = table.get("topicConfigTable")
     found: dict[str, str] = {}
-    for topic, entry in topics.items() if isinstance(topics, dict) else ():
+    for topic, entry in listed_topics(table).items():
         attributes = entry.get("attributes") if isinstance(entry, dict) else None
         kind = attributes.get(QUEUE_TYPE) if isinstance(attributes, dict) else None
         if isinstance(kind, str) and kind in (SIMPLE_TYPE, BATCH_TYPE):

@@ -216,7 +216,7 @@ class _Rebuild:
         """Raise unless the log exists, and the existing files have the sizes that the new ones will have."""
         find_logs((self._uri,))
         probe = make_components(self._root, self._config, OverlayMedium(self._medium), lambda: 0)
-        probe.queues.set_types({**load_queue_types(self._paths.topics, self._medium), **self._config.topic_queue_types})
+        probe.queues.set_types({**load_queue_types(self._paths, self._medium), **self._config.topic_queue_types})
         probe.segments.load()
         probe.queues.load()
         if probe.index is not None and not is_uri(self._uri):  # each index file would be fetched
@@ -258,7 +258,7 @@ class _Rebuild:
             log,
             stop,
             topics=self._topics,
-            queue_types=load_queue_types(self._paths.topics, self._medium),
+            queue_types=load_queue_types(self._paths, self._medium),
             deleted=load_deleted(self._paths.deleted, self._medium).all(),
             doubtful_levels=self._doubtful_levels,
             split_bytes=self._split_bytes,

@@ -15,7 +15,7 @@ from flintlog.disk.segments.allocator import SegmentAllocator
 from flintlog.disk.segments.buffer_pool import TransientStorePool
 from flintlog.disk.segments.segment_queue import SegmentQueue
 from flintlog.errors import DamagedStore
-from flintlog.format.config_json import named_queue_types
+from flintlog.format.config_json import listed_topics, named_queue_types
 from flintlog.format.index_file import IndexLayout
 from flintlog.kernel import FastDispatch
 from flintlog.store.dispatch.dispatcher import Dispatcher
@@ -35,7 +35,7 @@ from flintlog.store.log.log import Log
 from flintlog.store.log.queue_offsets import QueueOffsets
 from flintlog.store.options.store_config import StoreConfig
 from flintlog.store.paths import StorePaths
-from flintlog.store.queues.queue_files import QueueFiles
+from flintlog.store.queues.queue_files import QueueFiles, find_batch_topics
 from flintlog.store.queues.queue_table import QueueTable
 from flintlog.store.runtime.clock import Milliseconds
 from flintlog.store.runtime.lifecycle import Lifecycle
@@ -190,13 +190,18 @@ def _make_index(
     )
 
 
-def load_queue_types(path: Path, medium: Medium) -> dict[str, str]:
-    """Topics whose `topics.json` entry names a queue type; that it does not parse is said when topics are loaded."""
+def load_queue_types(paths: StorePaths, medium: Medium) -> dict[str, str]:
+    """The queue types that `topics.json` names, and those of queues on disk whose topics it does not list.
+
+    A `topics.json` that does not parse is reported when topics are loaded.
+    """
     try:
-        table = JsonFile(path, medium).load() or {}
+        table = JsonFile(paths.topics, medium).load() or {}
     except DamagedStore:
-        return {}
-    return named_queue_types(table)
+        table = {}
+    listed = listed_topics(table)
+    found = find_batch_topics(paths.root, medium)
+    return {topic: kind for topic, kind in found.items() if topic not in listed} | named_queue_types(table)
 
 
 def scan_threads() -> int:

@@ -205,21 +205,29 @@ def with_found_ledger(paths: StorePaths, medium: Medium) -> StorePaths:
     return paths if member is None else paths.with_ledger(member)
 
 
-def with_found_member(root: Path, config: StoreConfig, medium: Medium, *, read_only: bool) -> StoreConfig:
+def with_found_member(root: Path, config: StoreConfig, medium: Medium) -> StoreConfig:
     """The configuration, as one of a ledger's member if the directory holds one.
 
-    A reader need not know that the log is a ledger. A writer that does not know is refused: it would begin another log.
+    A writer that took it for a plain store, or for another member's, would begin another log.
     """
-    member = None if config.enable_dledger_commit_log else find_member(root, medium)
+    named = config.dledger_self_id
+    if named is not None and _has_data(root / f"{LEDGER_PREFIX}{named}", medium):
+        member: str | None = named
+    else:
+        member = find_member(root, medium)
     if member is None:
         return config
-    if not read_only:
+    if named not in (None, member):
         raise InvalidConfig(
-            "the log of this store is a ledger",
+            f"dledger_self_id is {named}, and the files are those of {member}",
             path=root,
-            advice=f"set enable_dledger_commit_log and dledger_self_id={member!r}, or open it read-only",
+            advice="leave the option out: it is read from the directory",
         )
     return config.with_changes(enable_dledger_commit_log=True, dledger_self_id=member)
+
+
+def _has_data(ledger: Path, medium: Medium) -> bool:
+    return bool(medium.listing(ledger / "data"))
 
 
 def find_member(root: Path, medium: Medium) -> str | None:
@@ -227,7 +235,7 @@ def find_member(root: Path, medium: Medium) -> str | None:
     found = [
         info.name.removeprefix(LEDGER_PREFIX)
         for info in medium.listing(root)
-        if info.is_directory and info.name.startswith(LEDGER_PREFIX) and medium.listing(root / info.name / "data")
+        if info.is_directory and info.name.startswith(LEDGER_PREFIX) and _has_data(root / info.name, medium)
     ]
     if len(found) > 1:
         raise DamagedStore(

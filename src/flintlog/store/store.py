@@ -82,7 +82,7 @@ def start_store(
     refuse_member_directory(path, disk)
     if medium is None:
         path = path.absolute()  # the process may change its working directory
-    config = with_found_member(path, config, disk, read_only=read_only)
+    config = with_found_member(path, config, disk)
     config = fit_options(config, StorePaths.of(path, config), disk)
     if read_only:
         disk = OverlayMedium(disk)

@@ -15,10 +15,11 @@ from pathlib import Path
 
 import pytest
 from tests.replication.ha_pair import files
-from tests.store.small_store import SMALL
+from tests.store.small_store import SMALL, wait_until
 
-from flintlog import Message, open_store
+from flintlog import InvalidConfig, Message, StoreConfig, open_store
 from flintlog.cli.main import run
+from flintlog.cli.run import serve
 from flintlog.errors import DamagedStore
 from flintlog.replication.ha.node import HaNode
 from flintlog.replication.ledger.store_node import LedgerStoreNode
@@ -226,3 +227,31 @@ def test_only_the_leader_of_a_group_calls_itself_its_master(role: str) -> None:
     status = NodeStatus(role, 0, 4096, term=3, committed=4000)
     assert json.loads(encode_status(status))["master"] is (role == "LEADER")
     assert parse_status(encode_status(status)) == status
+
+
+def test_a_member_that_ran_once_is_served_by_its_path(tmp_path: Path) -> None:
+    peers = f"n3-{ledger_addresses('n3')['n3']}"
+    given = StoreConfig(
+        dledger_group="orders", dledger_peers=peers, dledger_self_id="n3", mapped_file_size_commit_log=1 << 20
+    )
+    node = LedgerStoreNode(tmp_path, given, new_group=True, fast=True)
+    node.start()
+    try:
+        wait_until(lambda: node.store.put(Message("orders", b"one"), check=False))
+    finally:
+        node.stop()
+    found = serve._member_config(tmp_path, StoreConfig(), None, None, None)
+    assert (found.dledger_group, found.dledger_peers, found.dledger_self_id) == ("orders", peers, "n3")
+    assert found.mapped_file_size_commit_log == 1 << 20
+    moved = serve._member_config(tmp_path, StoreConfig(), None, "n3-127.0.0.1:1", None)
+    assert moved.dledger_peers == "n3-127.0.0.1:1"
+    with pytest.raises(InvalidConfig, match="dledger_group is other, and this is a member's store of the group orders"):
+        serve._member_config(tmp_path, StoreConfig(), "other", None, None)
+
+
+def test_options_that_no_file_of_a_ledger_has_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "dledger-n0/data").mkdir(parents=True)
+    (tmp_path / "dledger-n0/data" / ("0" * 20)).write_bytes(bytes(1 << 16))
+    assert run(["serve", str(tmp_path)]) == 2
+    assert "no file of the store says --ledger-group and --ledger-peers" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["dledger-n0"]

@@ -10,13 +10,15 @@ from pathlib import Path
 import pytest
 from tests.store.golden_cases import config_of, lines
 from tests.store.read.test_golden_answers import answer
+from tests.store.small_store import bytes_of
 
-from flintlog import InvalidConfig, open_store
+from flintlog import InvalidConfig, Message, PutFailed, StoreConfig, open_store
 from flintlog.cli import main
 from flintlog.errors import DamagedStore
 from flintlog.format.ledger import LedgerCheckpoint, encode_ledger_checkpoint
 from flintlog.maintenance.verify.verify import Mode, verify
 from flintlog.pipeline.reading.logs import find_end, find_logs
+from flintlog.replication.ha.node import HaNode
 from flintlog.store.paths import find_member
 
 Golden = Callable[[str], Path]
@@ -81,11 +83,33 @@ def test_nobody_has_to_say_that_the_log_is_a_ledger_to_read_it(case: Path) -> No
         assert sum(batch.num_rows for batch in store.scan()) > 400
 
 
-def test_no_other_log_is_begun_beside_a_ledger(case: Path, tmp_path: Path) -> None:
+def test_a_ledger_opens_by_its_path_as_what_it_is(case: Path, tmp_path: Path) -> None:
     store = copied(case, tmp_path / "store")
+    with open_store(store) as opened:
+        assert (opened.config.enable_dledger_commit_log, opened.config.dledger_self_id) == (True, "n0")
+        assert opened.config.mapped_file_size_commit_log == 65536
+        assert sum(batch.num_rows for batch in opened.scan()) == len(lines(case / "manifest.jsonl"))
+        end = opened.max_physical_offset
+        with pytest.raises(PutFailed, match="dledger_peers"):
+            opened.put(Message("orders", b"no group takes it"))
+        assert opened.max_physical_offset == end
+    assert (store / "commitlog").exists() == (case / "store/commitlog").exists()
+
+
+def test_a_member_that_has_no_files_here_is_refused_beside_one_that_has(case: Path, tmp_path: Path) -> None:
+    store = copied(case, tmp_path / "store")
+    before = bytes_of(store)
+    with pytest.raises(InvalidConfig, match="dledger_self_id is n7, and the files are those of n0"):
+        open_store(store, config_of(case, dledger_self_id="n7"))
+    assert bytes_of(store) == before
+
+
+def test_a_ledger_is_no_master(case: Path, tmp_path: Path) -> None:
+    store = copied(case, tmp_path / "store")
+    before = bytes_of(store)
     with pytest.raises(InvalidConfig, match="a ledger"):
-        open_store(store, config_of(case, enable_dledger_commit_log=False))
-    assert not (store / "abort").exists()
+        HaNode(store, StoreConfig()).start()
+    assert bytes_of(store) == before
 
 
 def test_what_is_not_committed_is_not_shown(case: Path, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A directory opens by its path: sizes and delay levels are read off it where the configuration leaves them out."""
+"""A directory opens by its path: what the configuration leaves out of sizes, levels and types is read off it."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import shutil
 from pathlib import Path
 
 import pytest
+from tests.store.small_store import bytes_of
 
 from flintlog import Message, StoreConfig, open_store
-from flintlog.errors import WrongFileSize
+from flintlog.errors import DamagedStore, WrongFileSize
 
 SIZES = {
     "mapped_file_size_commit_log": 64 * 1024,
@@ -76,3 +77,44 @@ def test_the_sizes_of_deleted_files_are_kept(tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "index")
     with open_store(tmp_path) as opened:
         assert (opened.config.max_hash_slot_num, opened.config.max_index_num) == (17, 61)
+
+
+BATCHES = StoreConfig(topic_queue_types={"batches": "BatchCQ"}, mapped_file_size_batch_consume_queue=46 * 50, **SIZES)  # type: ignore[arg-type]
+
+
+def fill_batches(root: Path) -> None:
+    with open_store(root, BATCHES) as store:
+        for number in range(3):
+            store.put(Message("batches", b"%d" % number))
+
+
+def test_a_topic_that_no_file_names_has_the_queues_that_are_there(tmp_path: Path) -> None:
+    fill_batches(tmp_path)
+    shutil.rmtree(tmp_path / "config", ignore_errors=True)
+    with open_store(tmp_path) as store:
+        store.put(Message("batches", b"3"))
+        assert [(info.topic, info.type, info.max_offset) for info in store.queues()] == [("batches", "BatchCQ", 4)]
+    with open_store(tmp_path, read_only=True) as reader:
+        assert [message.body for message in reader.get("batches", 0, 0).messages] == [b"0", b"1", b"2", b"3"]
+
+
+def test_an_empty_folder_of_batch_queues_decides_nothing(tmp_path: Path) -> None:
+    (tmp_path / "batchconsumequeue" / "orders").mkdir(parents=True)
+    with open_store(tmp_path, StoreConfig(**SIZES)) as store:  # type: ignore[arg-type]
+        store.put(Message("orders", b"0"))
+        assert [info.type for info in store.queues()] == ["SimpleCQ"]
+
+
+@pytest.mark.parametrize("where", ["configuration", "topics.json"])
+def test_a_queue_type_that_the_files_contradict_is_named_with_theirs(tmp_path: Path, where: str) -> None:
+    fill_batches(tmp_path)
+    config = StoreConfig(topic_queue_types={"batches": "SimpleCQ"})
+    if where == "topics.json":  # a topic that it lists without a type has simple queues
+        config = StoreConfig()
+        (tmp_path / "config").mkdir(exist_ok=True)
+        topics = '{"topicConfigTable": {"batches": {"topicName": "batches"}}}'
+        (tmp_path / "config" / "topics.json").write_text(topics, "utf-8")
+    before = bytes_of(tmp_path)
+    with pytest.raises(DamagedStore, match="has queues of type BatchCQ, but is configured as SimpleCQ"):
+        open_store(tmp_path, config)
+    assert bytes_of(tmp_path) == before

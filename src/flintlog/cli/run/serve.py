@@ -89,7 +89,7 @@ def serve(
     from flintlog.replication.ha.node import HaNode as Node
 
     if role is None:
-        member = _member_config(config, ledger_group, ledger_peers, ledger_id)
+        member = _member_config(store, config, ledger_group, ledger_peers, ledger_id)
         node = _make_member(store, member, ledger_brokers, fast=ledger_fast, new=ledger_new, host=host, port=port)
         return _run(node, host, metrics_port, lambda metrics: _say_member(node, member, store, host, output, metrics))
     if ledger_group or ledger_peers or ledger_id or ledger_brokers or ledger_new:
@@ -113,12 +113,29 @@ def serve(
     return _run(master, host, metrics_port, lambda metrics: _say_where(master, store, host, output, metrics))
 
 
-def _member_config(config: StoreConfig, group: str | None, peers: str | None, member: str | None) -> StoreConfig:
+def _member_config(
+    store: Path, config: StoreConfig, group: str | None, peers: str | None, member: str | None
+) -> StoreConfig:
+    """The options of a member: those that were given, and those that its directory has."""
+    from flintlog.disk.media.local import LocalMedium
+    from flintlog.store.paths import StorePaths, with_found_member
+    from flintlog.store.settings.written_with import fit_options
+
     given = {"dledger_group": group, "dledger_peers": peers, "dledger_self_id": member}
     changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-    found = config.with_changes(enable_dledger_commit_log=True, **changes)
-    if not (found.dledger_group and found.dledger_peers and found.dledger_self_id):
+    medium = LocalMedium()
+    found = with_found_member(store, config.with_changes(enable_dledger_commit_log=True, **changes), medium)
+    found = fit_options(found, StorePaths.of(store, found), medium)
+    options = (
+        ("dledger_group", "--ledger-group"),
+        ("dledger_peers", "--ledger-peers"),
+        ("dledger_self_id", "--ledger-id"),
+    )
+    missing = [option for name, option in options if not getattr(found, name)]
+    if len(missing) == len(options):
         raise click.UsageError("name a --role, or --ledger-group, --ledger-peers and --ledger-id")
+    if missing:
+        raise click.UsageError(f"no file of the store says {' and '.join(missing)}: name them")
     return found
 
 

@@ -42,7 +42,7 @@ class DispatchFiles:
     def __init__(self, root: Path, config: StoreConfig, medium: Medium, clock_ms: Callable[[], int] = now_ms) -> None:
         self._config = config
         self._parts = parts = make_components(root, config, medium, clock_ms)
-        parts.queues.set_types({**load_queue_types(parts.paths.topics, medium), **config.topic_queue_types})
+        parts.queues.set_types({**load_queue_types(parts.paths, medium), **config.topic_queue_types})
         self.index = None if parts.index is None else make_index(parts.paths.index, config, medium, clock_ms)
         self._end = 0
         self._dispatcher = Dispatcher(

@@ -47,7 +47,7 @@ class DispatchPlan:
     def of(cls, root: Path, config: StoreConfig, medium: Medium, claim: str) -> DispatchPlan:
         """The plan for a store as it is now."""
         paths = StorePaths.of(root, config)
-        types = load_queue_types(paths.topics, medium)
+        types = load_queue_types(paths, medium)
         deleted = load_deleted(paths.deleted, medium).all()
         build = BuildPlan.of(config, types, staged=root, spill=paths.dispatch / SPILL, deleted=deleted)
         return cls(paths, config, build, claim)

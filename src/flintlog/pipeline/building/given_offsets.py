@@ -20,7 +20,7 @@ def note_given_offsets(paths: StorePaths, config: StoreConfig, medium: Medium, l
     parts = make_components(paths.root, config, OverlayMedium(medium), lambda: 0)
     parts.segments.load()
     queues = parts.queues
-    queues.set_types({**load_queue_types(paths.topics, medium), **config.topic_queue_types})
+    queues.set_types({**load_queue_types(paths, medium), **config.topic_queue_types})
     queues.load()
     note = queues.covered.note
     queues.recall([] if note is None else note.queues)

@@ -21,6 +21,7 @@ import os
 import threading
 from typing import Final
 
+from flintlog.disk.media.local import LocalMedium
 from flintlog.disk.places import local_path
 from flintlog.errors import FlintlogError, InvalidConfig, PeerFailed, StoreClosed
 from flintlog.remoting.client import RemotingClient
@@ -37,6 +38,7 @@ from flintlog.replication.loop_thread import LoopThread
 from flintlog.replication.status import NodeStatus, encode_status
 from flintlog.store.open_store import open_store
 from flintlog.store.options.store_config import StoreConfig
+from flintlog.store.paths import find_member
 from flintlog.store.store import Store
 
 log = logging.getLogger(__name__)
@@ -109,6 +111,13 @@ class HaNode:
         with self._changing:
             if self.is_slave and self.config.ha_master_address is None:
                 raise InvalidConfig("a slave needs haMasterAddress", advice="give the master's HA host and port")
+            member = find_member(self.path, LocalMedium())
+            if member is not None:
+                raise InvalidConfig(
+                    f"the log of this store is a ledger, and {member} replicates it with its group",
+                    path=self.path,
+                    advice="serve it without --role",
+                )
             self._failure = None
             self._store = open_store(self.path, self.config)
             self._thread = LoopThread()

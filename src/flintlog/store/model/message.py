@@ -71,6 +71,8 @@ class Message(_Addressed, kw_only=True, gc=False):
 
 _MAYBE = "it may be stored nevertheless; put again, it may be stored twice"
 _ADVICE = {
+    PutStatus.SERVICE_NOT_AVAILABLE: "a slave takes no puts; a ledger's member does while it leads its group, "
+    "which it joins as a node with dledger_group and dledger_peers",
     PutStatus.FLUSH_DISK_TIMEOUT: _MAYBE,
     PutStatus.FLUSH_SLAVE_TIMEOUT: _MAYBE,
     PutStatus.SLAVE_NOT_AVAILABLE: _MAYBE,

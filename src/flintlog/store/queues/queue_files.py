@@ -14,7 +14,7 @@ from typing import Final
 from flintlog.disk.media.medium import Medium
 from flintlog.disk.segments.segment_queue import SegmentQueue
 from flintlog.errors import InvalidConfig
-from flintlog.format.names import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT
+from flintlog.format.names import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT, parse_queue_id
 from flintlog.format.queue_entry import BATCH_ENTRY_SIZE, ENTRY_SIZE
 from flintlog.store.queues.batch_consume_queue import BatchConsumeQueue
 from flintlog.store.queues.consume_queue import ConsumeQueue
@@ -23,6 +23,19 @@ from flintlog.store.queues.logical_queue import LogicalQueue, QueueType
 from flintlog.store.queues.queue_tail import TailKeeper
 
 DIRECTORIES: Final = {QueueType.SIMPLE: CONSUME_QUEUE, QueueType.BATCH: BATCH_CONSUME_QUEUE}
+
+
+def find_batch_topics(root: Path, medium: Medium) -> dict[str, str]:
+    """The topics that have batch queues on disk, each with that type. Stores without `topics.json` have them too."""
+    folder = root / BATCH_CONSUME_QUEUE
+    return {
+        topic.name: QueueType.BATCH.value
+        for topic in medium.listing(folder)
+        if topic.is_directory
+        and any(
+            each.is_directory and parse_queue_id(each.name) is not None for each in medium.listing(folder / topic.name)
+        )
+    }
 
 
 @dataclass(frozen=True, slots=True)

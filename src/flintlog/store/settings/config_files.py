@@ -22,6 +22,7 @@ from flintlog.format.config_json import BATCH_TYPE, SIMPLE_TYPE
 from flintlog.store.filters.bloom import BloomFilter
 from flintlog.store.options.store_config import StoreConfig
 from flintlog.store.paths import StorePaths
+from flintlog.store.queues.queue_files import find_batch_topics
 from flintlog.store.runtime.clock import Milliseconds
 from flintlog.store.settings.config_shapes import parse_delay_offsets
 from flintlog.store.settings.config_table import ConfigTable
@@ -83,11 +84,14 @@ class ConfigFiles:
         self._delays = JsonFile(paths.delay_offsets, medium, is_trial=True)  # its service loads it
         self._has_delays = "schedule" in config.services and not read_only
         self._given_types = config.topic_queue_types
+        self._found_types: dict[str, str] = {}
+        self._root, self._medium = paths.root, medium
         self._read_only = read_only
 
     def load(self) -> None:
         """Read the files. `DamagedStore` unless the store is only read; then nothing was changed."""
         self.findings = []
+        self._found_types = find_batch_topics(self._root, self._medium)
         self._load(self.topics_file, self.topics.load)
         self._load(self.groups_file, self.groups.load)
         self._load(self.offsets.file, self.offsets.load)
@@ -107,7 +111,12 @@ class ConfigFiles:
 
     @property
     def queue_types(self) -> dict[str, str]:
-        """The kind of queue of each topic that names one; the configuration's count first."""
-        named = {name: topic.queue_type for name, topic in self.topics.by_name.items()}
+        """The kind of queue of each topic that has one: by the configuration, by `topics.json`, by its queues on disk.
+
+        A topic that `topics.json` lists without a kind has simple queues.
+        """
+        listed = self.topics.by_name
+        named = {name: topic.queue_type for name, topic in listed.items()}
         found = {name: kind for name, kind in named.items() if kind in (SIMPLE_TYPE, BATCH_TYPE)}
-        return {**found, **self._given_types}
+        unlisted = {name: kind for name, kind in self._found_types.items() if name not in listed}
+        return {**unlisted, **found, **self._given_types}

@@ -67,7 +67,11 @@ _EARLIER_NAMES: Final = {
     "dleger_self_id": "dledger_self_id",
 }
 """Earlier versions noted options under these names in stores and backups."""
-OPTIONS: Final = (DELAY_LEVELS, "mapped_file_size_commit_log", *DERIVED_FILES, "topic_queue_types")
+_GROUP: Final = "dledger_group"
+OPTIONS: Final = (
+    *(DELAY_LEVELS, "mapped_file_size_commit_log", *DERIVED_FILES, "topic_queue_types"),
+    *(_GROUP, "dledger_peers"),  # no file of a ledger names them
+)
 _FITTED: Final = frozenset(OPTIONS) - {"enabled_append_prop_crc", "topic_queue_types"}
 """A writer may choose the CRC anew, and the topics' own file has their types."""
 
@@ -120,7 +124,7 @@ def _contradicted(config: StoreConfig, options: Mapping[str, Value]) -> Iterator
 
 
 def _values(config: StoreConfig, options: Iterable[str]) -> dict[str, Value]:
-    found: dict[str, Value] = {name: getattr(config, name) for name in options}
+    found: dict[str, Value] = {name: value for name in options if (value := getattr(config, name)) is not None}
     return found | {"topic_queue_types": dict(config.topic_queue_types)}
 
 
@@ -132,11 +136,12 @@ def load_options(paths: StorePaths, medium: Medium) -> dict[str, Value]:
 
 
 def fit_options(config: StoreConfig, paths: StorePaths, medium: Medium) -> StoreConfig:
-    """The configuration with the sizes and delay levels of the directory, where it leaves their defaults.
+    """The configuration with the sizes, delay levels and group of the directory, where it leaves their defaults.
 
     A size that it names, and that the files contradict, is a `WrongFileSize`; nothing was written then.
     """
     noted = load_options(paths, medium)
+    _refuse_other_group(config, paths, noted)
     found = _find_sizes(config, paths, medium, noted)
     for name, size in _contradicted(config, found):
         raise WrongFileSize(
@@ -153,6 +158,16 @@ def fit_options(config: StoreConfig, paths: StorePaths, medium: Medium) -> Store
         if name in _FITTED and value != getattr(config, name) == getattr(default, name)
     }
     return config.with_changes(**changes) if changes else config
+
+
+def _refuse_other_group(config: StoreConfig, paths: StorePaths, noted: Mapping[str, Value]) -> None:
+    """Another group would overwrite what this one has committed. Its peers may move, and are not compared."""
+    for name, value in _contradicted(config, {_GROUP: noted[_GROUP]} if _GROUP in noted else {}):
+        raise InvalidConfig(
+            f"{name} is {getattr(config, name)}, and this is a member's store of the group {value}",
+            path=paths.options,
+            advice="leave the option out; if the group was renamed, remove this file",
+        )
 
 
 def _find_sizes(config: StoreConfig, paths: StorePaths, medium: Medium, noted: Mapping[str, Value]) -> dict[str, Value]:
