@@ -56,6 +56,31 @@ def test_the_first_steps() -> None:
     assert "after opening again: ['the last one'], next offset 4" in done.stdout
 
 
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("web_application", ["created: 40", "{'id': 'o-17', 'pieces': 17}", "(404, None)", "billed: 780 pieces of 40"]),
+        ("worker_pool", ["done: 39 jobs, 39 times", "dead letters: ['job 13']"]),
+        ("outbox", ["refused: o-2", "undecided: 2", "rows: ['o-1', 'o-3']", "messages: ['o-1', 'o-3']"]),
+        ("event_sourcing", ["refused: bob has 20", "a reader beside the writer: {'ann': 70, 'bob': 20}"]),
+    ],
+)
+def test_an_example_program_ends_with_its_result(name: str, said: list[str]) -> None:
+    done = _run(f"{name}.py")
+    assert done.returncode == 0, done.stderr
+    assert [each for each in said if each not in done.stdout] == []
+
+
+def test_scheduled_jobs_run_when_they_are_due_and_not_when_recalled() -> None:
+    done = _run("scheduled_jobs.py")
+    assert done.returncode == 0, done.stderr
+    ran = [line for line in done.stdout.splitlines() if line.startswith("run:")]
+    assert (done.stdout.splitlines()[0], ran) == (
+        "visible at once: 0",
+        ["run: remind, by level", "run: report, by timer"],
+    )
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_the_declarative_pipeline_adds_what_came_since(tmp_path: Path) -> None:

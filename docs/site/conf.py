@@ -37,9 +37,10 @@ html_show_sphinx = False
 html_copy_source = False
 
 CONTENTS = {
-    "Begin": ["docs/start", "docs/concepts"],
+    "Begin": ["docs/start", "docs/concepts", "docs/beside-others"],
     "Guides": [
         "docs/guides/embed",
+        "docs/guides/programs",
         "docs/guides/history",
         "docs/guides/rescue",
         "docs/guides/lakehouse",
