@@ -196,7 +196,7 @@ _ALL = (
         "wrong-queue-type",
         "A topic has batch queues, and its configuration says otherwise",
         "Bytes of `topics.json` changed on the disk, or somebody edited it.",
-        "flintlog refuses to open the store with a configuration that does not name the type. RocketMQ would take the "
+        "flintlog refuses to open the store if the configuration names another type. RocketMQ would take the "
         "topic's queues for empty ones of the plain kind.",
         "Set the topic's attribute `queue.type` to `BatchCQ` in `topics.json`. `repair` leaves it.",
     ),

@@ -63,22 +63,32 @@ def test_an_empty_file_without_a_backup_is_one_that_was_never_finished(store: Pa
     assert verify(store).findings == []
 
 
-@pytest.mark.parametrize("damage", [(b"BatchCQ", b"BatchCR"), (b'"batches":{', b'"catches":{')])
-def test_batch_queues_that_topics_json_does_not_name_are_found(tmp_path: Path, damage: tuple[bytes, bytes]) -> None:
-    """An opening with the same configuration is refused."""
+MISNAMED = (b"BatchCQ", b"BatchCR")
+MISSING = (b'"batches":{', b'"catches":{')
+
+
+@pytest.mark.parametrize(("damage", "is_refused"), [(MISNAMED, True), (MISSING, False)])
+def test_batch_queues_that_topics_json_does_not_name_are_found(
+    tmp_path: Path, damage: tuple[bytes, bytes], is_refused: bool
+) -> None:
+    """An opening with the same configuration is refused; a topic that the file does not list has the queues on disk."""
     with open_store(tmp_path, SMALL) as store:
         store.topics.create("batches", attributes={"queue.type": "BatchCQ"})
         store.put(inner_batch(b"a", b"b")).check()
     assert verify(tmp_path, SMALL).findings == verify(tmp_path).findings == []
     path = tmp_path / "config" / "topics.json"
     path.write_bytes(path.read_bytes().replace(*damage))
-    with pytest.raises(DamagedStore, match="configured as SimpleCQ"):
-        open_store(tmp_path, SMALL)
     for config in (SMALL, None):
         (finding,) = verify(tmp_path, config).findings
         assert (finding.id, finding.file) == ("wrong-queue-type", str(path))
     declared = SMALL.with_changes(topic_queue_types={"batches": "BatchCQ"})
     assert verify(tmp_path, declared).findings == []
+    if is_refused:
+        with pytest.raises(DamagedStore, match="configured as SimpleCQ"):
+            open_store(tmp_path, SMALL)
+    else:
+        with open_store(tmp_path, SMALL) as store:
+            assert [(info.topic, info.type, info.max_offset) for info in store.queues()] == [("batches", "BatchCQ", 2)]
 
 
 @pytest.mark.parametrize("has_backup", [True, False])

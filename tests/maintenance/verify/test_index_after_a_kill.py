@@ -70,7 +70,7 @@ def test_a_wrong_end_of_the_last_full_file_hides_no_message(killed: tuple[Faulty
     damaged = medium.kill()
     damaged.flip_bit(files[1], 24 + bit // 8, bit % 8)
     with open_store(ROOT, CONFIG, medium=damaged, clock=FakeClock()) as store:
-        assert [message.body for message in store.get("t", 0, 0, 64).messages] == [b"%d" % n for n in range(32)]
+        assert [message.body for message in store.get("t", 0, 0, 64).messages] == [b"%d" % n for n in range(COUNT)]
         assert store.max_offset("t", 0) == COUNT
         assert store.put(Message("t", b"next")).check().queue_offset == COUNT
         assert [finding.id for finding in store.recovery] == ["wrong-index-header"]

@@ -345,7 +345,7 @@ def test_batch_queues_light_queues_and_extensions_are_followed(tmp_path: Path) -
         store.wait_dispatched()
         assert store.max_offset("batches", 0) == 40
         assert len(bodies(store, "%LMQ%b")) == 20
-        assert len(store.get("orders", queue_id=0, offset=0, filter="paid").messages) == 16
+        assert len(store.get("orders", queue_id=0, offset=0, filter="paid").messages) == 20
         assert not store.get("orders", queue_id=0, offset=0, filter="shipped").messages
     assert not failures
 
