@@ -4,7 +4,7 @@ PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 BIN := .venv/bin
 STAMPS := .venv/.stamps
-# Tests of the pipeline share one Spark session, so they run in one process, after the others.
+# Each process of the pipeline's tests has a Spark session of its own, so they run after the others.
 WORKERS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n > 4 ? 4 : n)))
 # Many tests have real processes, threads and disks in them. What failed beside others runs once more, alone, and must
 # pass then; that it did not at first stays in the output.
@@ -66,10 +66,11 @@ test: setup lint
 	$(BIN)/python -m pytest -q tests/test_rooms.py
 	$(BIN)/python -m pytest -q -m "not slow" -n $(WORKERS) --dist loadfile --ignore=tests/test_rooms.py --ignore=tests/pipeline \
 		|| $(AGAIN)
-	$(BIN)/python -m pytest -q -m "not slow" tests/pipeline || $(AGAIN)
+	$(BIN)/python -m pytest -q -m "not slow" -n $(WORKERS) --dist loadfile tests/pipeline || $(AGAIN)
 
 test-slow: setup
-	$(BIN)/python -m pytest -q -m slow
+	$(BIN)/python -m pytest -q -m slow -n $(WORKERS) --dist loadfile --ignore=tests/pipeline
+	$(BIN)/python -m pytest -q -m slow -n $(WORKERS) --dist loadfile tests/pipeline
 
 demo: $(STAMPS)/installed $(STAMPS)/java
 	$(BIN)/python examples/demo.py
