@@ -1,4 +1,8 @@
-"""What the pipeline's tests share: one Spark session for all of them, and small stores."""
+"""What the pipeline's tests share: one Spark session for all tests of a process, and small stores.
+
+Each process of pytest-xdist has its own session, S3 server, Connect server and cluster, with ports and folders of
+their own.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from flintlog import Message, StoreConfig, open_store
-from flintlog.pipeline.session import get_session
+from flintlog.pipeline.session import get_session, is_running
 
 from .cluster import Cluster, running_cluster
 from .s3_server import S3Server, running_s3
@@ -45,9 +49,14 @@ def s3() -> Iterator[S3Server]:
 
 @pytest.fixture(scope="session")
 def spark(spark_home: Path, s3: S3Server) -> Iterator[SparkSession]:
-    """Started after the S3 server, because its workers have the variables of the driver as it was then."""
+    """Started after the S3 server, because its workers have the variables of the driver as it was then.
+
+    Tables that a test creates, and what Spark spills, are below the directory in which it starts.
+    """
+    assert not is_running(), "a test without the fixture has started a session"
     with chdir(spark_home):
-        session = get_session("local[2]", {"spark.sql.shuffle.partitions": "2"})
+        settings = {"spark.sql.shuffle.partitions": "2", "spark.local.dir": str(spark_home / "local")}
+        session = get_session("local[2]", settings)
     yield session
     session.stop()
 

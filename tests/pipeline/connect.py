@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pyspark
 
+from flintlog.testing.free_ports import free_ports
+
 ROOT = Path(__file__).parents[2]
 SUBMIT = str(Path(pyspark.__file__).parent / "bin" / "spark-submit")
 CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
@@ -22,7 +24,7 @@ START_TIMEOUT_S = 300
 @contextmanager
 def running_server(work: Path) -> Iterator[str]:
     """A server with two cores; yields its URL."""
-    port = _free_port()
+    port = free_ports(1)[0]
     settings = {
         "spark.connect.grpc.binding.address": "127.0.0.1",
         "spark.connect.grpc.binding.port": str(port),
@@ -56,12 +58,6 @@ def environment(work: Path) -> dict[str, str]:
     paths = os.pathsep.join((str(ROOT / "src"), str(ROOT)))
     own = {"PYTHONPATH": paths, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1", "TMPDIR": str(work)}
     return {**kept, **own}
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _wait_for(port: int, server: subprocess.Popen[bytes], log: Path) -> None:
