@@ -58,7 +58,7 @@ FOLDERS = {
     ),
     "cli": (
         "exit_codes", "times", "output", "names", "drawing", "messages", "parameters", "group", "completion", "main",
-        "look", "mend", "run", "pipeline", "top",
+        "look", "mend", "run", "pipeline", "top", "shell",
     ),
 }  # fmt: skip
 """The folders and top modules of a room, each importing only those before it. A module that is not listed fails."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import shlex
 import subprocess
@@ -69,7 +70,7 @@ def make_places(root: Path) -> list[Path]:
 
 @pytest.mark.parametrize("number", range(5))
 def test_a_path_that_is_no_store_gets_one_clear_answer(
-    number: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    number: int, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = make_places(tmp_path)[number]
     (tmp_path / "room").mkdir()
@@ -78,6 +79,7 @@ def test_a_path_that_is_no_store_gets_one_clear_answer(
     lines = [line for lines in (*READING.values(), *DRY.values()) for line in lines] + WRITING
     for count, line in enumerate(line for line in lines if "{store}" in line):
         form = FORMS[count % len(FORMS)]
+        monkeypatch.setattr(sys, "stdin", io.StringIO("topics\nverify\n"))
         code = main.run([*shlex.split(line.format(store=place, room=tmp_path / "room", log=place)), "-o", form])
         err = capsys.readouterr().err
         assert code in (0, 1, 2, 3, 5), (line, err)

@@ -94,6 +94,7 @@ def test_commands_at_work_import_neither_columns_nor_spark(golden: Golden, tmp_p
         ["top", store, "--interval", "0.1"],
         ["retention", store, "--dry-run"],
         ["stats", store],
+        ["shell", store],
         ["repair", store, "--plan"],
         ["completion", "bash"],
         ["backup", store, str(tmp_path / "backup")],

@@ -21,6 +21,7 @@ _MADE_MS = 1_794_873_600_000  # 2026-11-17: two days after the golden stores wer
 _STORED_MS = 1_700_006_400_000  # 2023-11-15: what their records say
 _WIDTHS = ((" {2,}", "  "), ("─{3,}", "───"))  # of columns that hold a path
 _EXPORT = "export {store} {room}/lines --topic TxTopic"
+_TYPED = ("topics", "cat TimerTopic --limit 2", "get rmq_sys_wheel_timer 0 2", "lag", "verify", "explain torn-tail")
 _BACKUP = "backup {store} {room}/backup"
 
 CASES = {
@@ -66,6 +67,7 @@ CASES = {
     "stats-by-group": Case("delay", "stats {store} --by group"),
     "diff-torn": Case("torn", "diff {store}/truncated/before/store {store}/flip/before/store"),
     "explain": Case("plain", "explain torn-tail"),
+    "shell": Case("delay", "shell {store}", typed=_TYPED),
     "stats": Case("transaction", "stats {store}", now_ms=_MADE_MS),
     "forecast": Case("plain", "forecast {store}", now_ms=_STORED_MS),
     "retention": Case("plain", "retention {store}", now_ms=_MADE_MS, masks=_WIDTHS),

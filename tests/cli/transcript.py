@@ -6,6 +6,7 @@ command that tells of the machine itself (`doctor`, `bench`) has only its form k
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -37,13 +38,15 @@ _TIMES = (
 class Case:
     """A line with {store} and {room}: a golden store, or a copy of it where the command writes; and an empty folder.
 
-    `before` are lines that prepare it and are not shown. With `now_ms` the clock and the disk's fill are set.
+    `before` are lines that prepare it and are not shown; `typed` are the lines of its standard input. With `now_ms` the
+    clock and the disk's fill are set.
     """
 
     golden: str
     line: str
     writes: bool = False
     before: tuple[str, ...] = ()
+    typed: tuple[str, ...] = ()
     now_ms: int | None = None
     masks: tuple[tuple[str, str], ...] = ()
     masks_times: bool = False
@@ -73,11 +76,14 @@ def tell(
         monkeypatch.setattr(LocalMedium, "usage", lambda _self, _path: DISK)
     for line in case.before:
         assert main.run(shlex.split(line.format(store=store, room=room))) == 0, line
+    if case.typed:
+        monkeypatch.setattr("sys.stdin", io.StringIO("".join(f"{line}\n" for line in case.typed)))
     capsys.readouterr()
     code = main.run([*shlex.split(case.line.format(store=store, room=room)), "-o", form])
     captured = capsys.readouterr()
     out = _form_of(captured.out, form) if case.only_form else captured.out
-    printed = f"$ flintlog {case.line.format(store='STORE', room='ROOM')} -o {form}\n{out}"
+    printed = f"$ flintlog {case.line.format(store='STORE', room='ROOM')} -o {form}\n"
+    printed += "".join(f"> {line}\n" for line in case.typed) + out
     if captured.err and not case.only_form:
         printed += f"(stderr)\n{captured.err}"
     printed += f"(exit code {code})\n"

@@ -34,6 +34,7 @@ PURPOSES: Mapping[str, Mapping[str, Entry]] = {
         "get": Entry("flintlog.cli.look.get", "get", "Show one message and every place that refers to it."),
         "stats": Entry("flintlog.cli.look.stats", "stats", "Show figures of a store: messages, bytes, offsets, disks."),
         "top": Entry("flintlog.cli.top.top", "top", "Watch a store while it is written: rates, topics, groups, lag."),
+        "shell": Entry("flintlog.cli.shell.shell", "shell", "Look at a store word by word, with completion."),
         "dump": Entry("flintlog.cli.look.dump", "dump", "Decode any file of a store, with its byte offsets."),
         "forecast": Entry("flintlog.cli.look.forecast", "forecast", "Say how a log grows, and when its disk is full."),
         "retention": Entry(

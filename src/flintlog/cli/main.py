@@ -17,7 +17,7 @@ from flintlog.cli.exit_codes import ExitCode, exit_code_of
 from flintlog.errors import FlintlogError, MissingExtra
 
 _NO_ROOM_FOR_OUTPUT = frozenset({errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EIO})
-_EXTRAS = {"click": "cli", "rich": "cli", "pyarrow": "spark", "pyspark": "spark"}
+_EXTRAS = {"click": "cli", "rich": "cli", "pyarrow": "spark", "pyspark": "spark", "prompt_toolkit": "cli"}
 """The extra that brings a package. Jobs on Spark import pyarrow themselves; columns name `flintlog[arrow]`."""
 
 
@@ -47,12 +47,15 @@ def _complete(instruction: str) -> int:
         return ExitCode.UNEXPECTED
 
 
-def run(arguments: Sequence[str], given: object = None) -> int:
-    """Run one command line; returns its exit code and prints errors to standard error. The command gets `given`."""
+def run(arguments: Sequence[str], given: object = None, *, is_one_line: bool = False) -> int:
+    """Run one command line; returns its exit code and prints errors to standard error. The command gets `given`.
+
+    With `is_one_line` wrong usage is one line too, as every other error is.
+    """
     try:
-        return _run_command(arguments, given)
+        return _run_command(arguments, given, is_one_line)
     except FlintlogError as error:
-        _complain(f"{error.code}: {error}")
+        complain(f"{error.code}: {error}")
         return exit_code_of(error)
     except BrokenPipeError:
         _give_up_output()  # the reader (`head`) has closed the pipe
@@ -63,7 +66,7 @@ def run(arguments: Sequence[str], given: object = None) -> int:
         if error.errno not in _NO_ROOM_FOR_OUTPUT:
             return _report_unexpected(error)
         _give_up_output()
-        _complain(f"cannot write the output: {error.strerror}")
+        complain(f"cannot write the output: {error.strerror}")
         return ExitCode.UNEXPECTED
     except Exception as error:  # noqa: BLE001 - the last line of defence: scripts get 70, people the reason
         return _report_unexpected(error)
@@ -74,7 +77,7 @@ def _give_up_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _run_command(arguments: Sequence[str], given: object) -> int:
+def _run_command(arguments: Sequence[str], given: object, is_one_line: bool) -> int:
     try:
         import click
 
@@ -92,7 +95,10 @@ def _run_command(arguments: Sequence[str], given: object) -> int:
     except click.Abort:
         return ExitCode.INTERRUPTED
     except click.ClickException as error:
-        error.show()
+        if is_one_line:
+            complain(" ".join(error.format_message().split()))
+        else:
+            error.show()
         return ExitCode.USAGE
     except ModuleNotFoundError as error:
         _name_extra(error)
@@ -112,11 +118,12 @@ def _report_unexpected(error: Exception) -> int:
 
         traceback.print_exception(error)
     reason = f"{type(error).__name__}: {error}"
-    _complain(f"unexpected error: {reason} (set FLINTLOG_TRACEBACK=1 to see where)")
+    complain(f"unexpected error: {reason} (set FLINTLOG_TRACEBACK=1 to see where)")
     return ExitCode.UNEXPECTED
 
 
-def _complain(text: str) -> None:
+def complain(text: str) -> None:
+    """Write an error, one line, to standard error."""
     sys.stderr.write(f"flintlog: {text}\n")
 
 

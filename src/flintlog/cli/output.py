@@ -174,6 +174,11 @@ def make_console(stream: TextIO, width: int) -> Console:
     return PlainConsole(file=stream, width=None if stream.isatty() else width, highlight=False, markup=False)
 
 
+def form_of(output: Output) -> str:
+    """Which of `FORMATS` an output has."""
+    return next(form for form, kind in _OUTPUTS.items() if isinstance(output, kind))
+
+
 def make_output(form: str, stream: TextIO) -> Output:
     """The output of one of `FORMATS` on a stream."""
     return _OUTPUTS[form](stream)

@@ -6,8 +6,10 @@ Which commands read and which write is said here, for every command there is; th
 
 from __future__ import annotations
 
+import io
 import shlex
 import shutil
+import sys
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -35,6 +37,7 @@ READING = {
     "offsets show": ["offsets show {store}"],
     "repair": ["repair {store} --plan", "repair {store}"],
     "retention": ["retention {store}"],
+    "shell": ["shell {store}"],
     "stats": ["stats {store}", "stats {store} --by topic", "stats {store} --by queue"],
     "tail": ["tail {store} -n 3"],
     "top": ["top {store} --interval 0.1"],
@@ -46,6 +49,9 @@ DRY = {
     "offsets clone": ["offsets clone {store} --from CG_timer --to new --dry-run"],
 }
 """Commands that write, and do not with the options that prevent it."""
+
+TYPED = "topics\nqueues\ngroups\ncat\nget @0\nlag\nverify\nexplain\nexplain @0\nhelp\n"
+"""What a shell reads."""
 
 WRITING = {"consume", "import", "put", "restore", "serve"}
 NO_STORE = {"bench", "replica status"}
@@ -77,7 +83,12 @@ def test_every_command_reads_or_writes() -> None:
     ],
 )
 def test_reading_commands_change_nothing(
-    name: str, form: str, golden: Golden, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    name: str,
+    form: str,
+    golden: Golden,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     case, _, rest = name.partition("/")
     store, room = tmp_path / "store", tmp_path / "room"
@@ -87,6 +98,7 @@ def test_reading_commands_change_nothing(
     before = state_of(store)
     assert len(before) > 10
     for line in (line for lines in (*READING.values(), *DRY.values()) for line in lines):
+        monkeypatch.setattr(sys, "stdin", io.StringIO(TYPED))
         code = main.run([*shlex.split(line.format(store=store, room=room, log=log)), "-o", form])
         captured = capsys.readouterr()
         assert code in (0, 1, 2, 3, 5), (line, captured.err)

@@ -1,0 +1,1 @@
+"""`flintlog shell`: a few words on one store, line by line."""
