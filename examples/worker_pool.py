@@ -1,6 +1,7 @@
-"""A pool of workers: each owns some queues of a topic, retries a job that failed, and gives up bad ones.
+"""A pool of workers that share a topic's queues, retries of a job that failed, and the end of bad ones.
 
 A job that raises is sent back and comes again after a delay. After the group's last try it is in the dead letter queue.
+A worker that joins or closes changes only who reads which queue.
 """
 
 from __future__ import annotations
@@ -44,10 +45,9 @@ class Pool:
         with self._lock:
             self.done[job] += 1
 
-    def run(self, worker: int) -> None:
-        """Take messages from this worker's queues; the first worker reads the retries too."""
-        own = list(range(worker, QUEUES, WORKERS))
-        with self._store.consumer("workers", "jobs", queue_ids=own, retries=worker == 0) as consumer:
+    def run(self) -> None:
+        """Take messages from this worker's share of the queues, retries among them."""
+        with self._store.consumer("workers", "jobs", ack_timeout_s=60) as consumer:
             while not self._stop.is_set():
                 message = consumer.poll(0.05)
                 if message is None:
@@ -61,7 +61,7 @@ class Pool:
 
     def run_all(self, deadline_s: float = 30.0) -> None:
         """Run until every job is done or dead."""
-        workers = [threading.Thread(target=self.run, args=(number,)) for number in range(WORKERS)]
+        workers = [threading.Thread(target=self.run) for _ in range(WORKERS)]
         for worker in workers:
             worker.start()
         end = time.monotonic() + deadline_s

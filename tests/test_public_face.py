@@ -60,7 +60,7 @@ SIGNATURES: dict[Callable[..., object], str] = {
     Store.stats: "(self)",
     Store.on_arrival: "(self, callback)",
     Store.consumer: "(self, group, topic, *, filter=None, queue_ids=None, start='earliest', timeout_s=None, "
-    "retries=True, max_unacknowledged=10000)",
+    "ack_timeout_s=None, retries=True, max_unacknowledged=10000)",
     Store.scan: "(self, topics=None, start=None, end=None, include_body=True)",
     Store.shutdown: "(self)",
     Store.destroy: "(self)",

@@ -25,6 +25,7 @@ from flintlog.disk.media.overlay import OverlayMedium
 from flintlog.errors import DamagedStore, InvalidConfig, NotLeading, StoreInUse
 from flintlog.store.consume.consumer import MAX_UNACKNOWLEDGED, Consumer
 from flintlog.store.consume.consumer_registry import Consumers
+from flintlog.store.consume.subscription import make_subscription
 from flintlog.store.dispatch.arrivals import Listener
 from flintlog.store.dispatch.entry_writer import BitmapHook
 from flintlog.store.engine import Engine
@@ -268,19 +269,19 @@ class Store(Writable):
         queue_ids: Sequence[int] | None = None,
         start: str | int = "earliest",
         timeout_s: float | None = None,
+        ack_timeout_s: float | None = None,
         retries: bool = True,
         max_unacknowledged: int = MAX_UNACKNOWLEDGED,
     ) -> Consumer:
-        """A reader of a topic that remembers for its group how far it is; see `Consumer`."""
+        """A reader of a topic that remembers for its group how far it is; see `Consumer`.
+
+        Consumers of one group share the topic's queues; with `queue_ids` a consumer has these for itself.
+        """
         self._check_readable()
         if self.replication.is_following:
             raise NotLeading("this member does not lead its group", path=self.path, advice="consume at the leader")
-        consumers = self._consumers
-        found = Consumer(
-            self._host, group, topic, filter, queue_ids, start, timeout_s, retries, max_unacknowledged, consumers.forget
-        )
-        consumers.start(found)
-        return found
+        subscription = make_subscription(group, topic, filter, queue_ids, start, retries, max_unacknowledged)
+        return self._consumers.open(self._host, subscription, timeout_s, ack_timeout_s)
 
     # ------------------------------------------------------------------ figures and listeners
 

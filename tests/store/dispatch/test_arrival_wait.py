@@ -33,32 +33,32 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
 def test_the_next_message_of_a_topic_wakes(store: Store) -> None:
     wait = store._host.arrival_wait(["orders"])
     for number in range(5):
-        wait.arm()
-        assert not wait.wait(0)
+        armed = wait.arm()
+        assert not wait.wait(armed, 0)
         store.put(Message("orders", b"%d" % number, queue_id=number % 2)).check()
         store.wait_dispatched()
-        assert wait.wait(LONG_S)
+        assert wait.wait(armed, LONG_S)
         assert store.max_offset("orders", number % 2) == number // 2 + 1, "woken before the message could be seen"
 
 
 def test_other_topics_do_not_wake(store: Store) -> None:
     wait = store._host.arrival_wait(["orders", "%RETRY%g"])
-    wait.arm()
+    armed = wait.arm()
     for _ in range(10):
         store.put(Message("events", b"")).check()
     store.wait_dispatched()
-    assert not wait.wait(0)
+    assert not wait.wait(armed, 0)
     store.put(Message("%RETRY%g", b"")).check()
     store.wait_dispatched()
-    assert wait.wait(LONG_S)
+    assert wait.wait(armed, LONG_S)
 
 
 def test_a_sleeper_in_a_thread(store: Store) -> None:
     wait, seen = store._host.arrival_wait(["orders"]), []
     store.put(Message("orders", b"before")).check()
     store.wait_dispatched()
-    wait.arm()
-    thread = threading.Thread(target=lambda: seen.append(wait.wait(LONG_S)))
+    armed = wait.arm()
+    thread = threading.Thread(target=lambda: seen.append(wait.wait(armed, LONG_S)))
     thread.start()
     store.put(Message("orders", b"after")).check()
     thread.join(LONG_S)
@@ -79,13 +79,13 @@ def test_puts_of_other_topics_stay_on_the_short_way(monkeypatch: pytest.MonkeyPa
             store.put(Message(topic, b"")).check()
         assert len(by_hand) == 2
         wait = store._host.arrival_wait(["orders"])
-        wait.arm()
+        armed = wait.arm()
         for _ in range(50):
             store.put(Message("events", b"")).check()
-        assert len(by_hand) == 2 and not wait.wait(0)
+        assert len(by_hand) == 2 and not wait.wait(armed, 0)
         for _ in range(50):
             store.put(Message("orders", b"")).check()
-        assert len(by_hand) == 3 and wait.wait(0), "one put a sleep is dispatched by hand"
+        assert len(by_hand) == 3 and wait.wait(armed, 0), "one put a sleep is dispatched by hand"
 
 
 def test_light_queues_and_batch_queues_wake_too() -> None:
@@ -97,10 +97,10 @@ def test_light_queues_and_batch_queues_wake_too() -> None:
             Message("batches", b""),
             Message("orders", b"", properties={"INNER_MULTI_DISPATCH": "%LMQ%b,%LMQ%a"}),
         ):
-            wait.arm()
+            armed = wait.arm()
             store.put(message).check()
             store.wait_dispatched()
-            assert wait.wait(LONG_S)
+            assert wait.wait(armed, LONG_S)
 
 
 def test_a_listener_that_arms_does_not_wait_for_itself() -> None:
@@ -108,8 +108,8 @@ def test_a_listener_that_arms_does_not_wait_for_itself() -> None:
         wait, woken = store._host.arrival_wait(["orders"]), []
 
         def listen(_: object) -> None:
-            wait.arm()
-            woken.append(wait.wait(LONG_S))
+            armed = wait.arm()
+            woken.append(wait.wait(armed, LONG_S))
 
         store.on_arrival(listen)
         store.put(Message("orders", b"")).check()
@@ -130,9 +130,9 @@ def test_no_wake_up_is_lost_between_arming_and_sleeping(config: StoreConfig) -> 
         thread = threading.Thread(target=put)
         thread.start()
         while seen < count:
-            wait.arm()
+            armed = wait.arm()
             now = sum(store.max_offset("orders", queue_id) for queue_id in range(3))
             if now == seen:
-                assert wait.wait(LONG_S), "a message came, and nobody was woken"
+                assert wait.wait(armed, LONG_S), "a message came, and nobody was woken"
             seen = now
         thread.join()

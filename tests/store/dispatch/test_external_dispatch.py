@@ -131,9 +131,9 @@ def test_listeners_and_sleepers_hear_of_every_message_once_and_in_order(tmp_path
         heard: list[Arrival] = []
         store.on_arrival(heard.append)
         wait = store._host.arrival_wait(["payments"])
-        wait.arm()
+        armed = wait.arm()
         put(store, 200)
-        assert wait.wait(20)
+        assert wait.wait(armed, 20)
         store.wait_dispatched()
         assert [arrival.physical_offset for arrival in heard] == sorted({a.physical_offset for a in heard})
         assert len(heard) == 200

@@ -1,16 +1,20 @@
-"""The state of one queue in a consumer: what was fetched, returned and acknowledged.
+"""The state of one queue of a group: what was fetched, delivered and acknowledged.
 
-    ── acknowledged ──│─ returned, some acknowledged ─│─ fetched ─│─ not read ──▶
-                    floor                           buffer    next_offset
+    ── acknowledged ──│─ delivered, some acknowledged ─│─ fetched ─│─ not read ──▶
+                    floor                            buffer    next_offset
 
-Invariant: `floor` is the lowest offset that is not acknowledged (or the next one to return, if all are), and only it is
-committed. So after a crash all messages that were not acknowledged are returned again, and maybe some that were.
+Invariant: `floor` is the lowest offset that is not acknowledged (or the next one to deliver, if all are), and only it
+is committed. So after a crash all messages that were not acknowledged are delivered again, and maybe some that were.
+
+A message that was delivered and not acknowledged is open, with the consumer that has it, or due again: given back by a
+consumer that closed, or expired. One that is due again comes before new ones; its acknowledgement still counts.
 """
 
 from __future__ import annotations
 
 import logging
-from collections import deque
+import math
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
@@ -41,17 +45,23 @@ _MOVED: Final = frozenset({GetStatus.OFFSET_TOO_SMALL, GetStatus.OFFSET_OVERFLOW
 
 
 class ReceivedMessage(StoredMessage):
-    """A message from a consumer, with the queue and the offset at which it is acknowledged."""
+    """A message from a consumer, with the queue and the offset at which it is acknowledged.
 
-    __slots__ = ("offset", "source")
+    `delivery_count` is 1, and one more each time it comes again in this process. (`reconsume_times` counts how often
+    the message was sent back, and is stored.)
+    """
 
-    def __init__(self, message: StoredMessage, source: tuple[str, int], offset: int) -> None:
+    __slots__ = ("delivery_count", "offset", "source")
+
+    def __init__(self, message: StoredMessage, source: tuple[str, int], offset: int, delivery_count: int = 1) -> None:
         super().__init__(message.record, message.delay_levels_ms)
         self.source = source
         self.offset = offset
+        self.delivery_count = delivery_count
 
     def __reduce__(self) -> tuple[object, ...]:
-        return type(self), (StoredMessage(self.record, self.delay_levels_ms), self.source, self.offset)
+        plain = StoredMessage(self.record, self.delay_levels_ms)
+        return type(self), (plain, self.source, self.offset, self.delivery_count)
 
     @property
     def topic(self) -> str:
@@ -66,7 +76,7 @@ class ReceivedMessage(StoredMessage):
 
 
 class OffsetMove(msgspec.Struct, frozen=True):
-    """A consumer skipped or went back, because messages were deleted, are damaged, or never existed."""
+    """A group skipped or went back, because messages were deleted, are damaged, or never existed."""
 
     topic: str
     queue_id: int
@@ -76,7 +86,7 @@ class OffsetMove(msgspec.Struct, frozen=True):
 
 
 class ConsumerQueue:
-    """See the module. Its consumer's lock guards it."""
+    """See the module. The lock of its `GroupQueues` guards it."""
 
     def __init__(
         self,
@@ -99,7 +109,8 @@ class ConsumerQueue:
         self._on_move = on_move
         self._buffer: deque[ReceivedMessage] = deque()
         self._pending: deque[int] = deque()
-        self._open: set[int] = set()
+        self._open: dict[int, tuple[ReceivedMessage, float]] = {}
+        self._due_again: OrderedDict[int, ReceivedMessage] = OrderedDict()
         self.acknowledged = store.broker_stats.acknowledgements(group, source[0])
 
     @property
@@ -111,43 +122,65 @@ class ConsumerQueue:
 
     @property
     def is_full(self) -> bool:
-        """Whether so many messages are unacknowledged that no more are returned."""
+        """Whether so many messages are unacknowledged that no new ones are delivered."""
         return len(self._pending) >= self._most_pending
 
-    def take(self) -> ReceivedMessage | None:
-        """The next message, if there is one and the queue is not full."""
-        if self.is_full:
+    @property
+    def has_open(self) -> bool:
+        """Whether a consumer has a message of this queue that is neither acknowledged nor due again."""
+        return bool(self._open)
+
+    @property
+    def expires_s(self) -> float:
+        """When the first open message is due again. It is the next: the reader changes only while none is open."""
+        return next(iter(self._open.values()))[1] if self._open else math.inf
+
+    def take(self, expires_s: float = math.inf) -> ReceivedMessage | None:
+        """The next message: one that is due again, or a new one, if there is one and the queue is not full."""
+        if self._due_again:
+            _, before = self._due_again.popitem(last=False)
+            message = ReceivedMessage(before, self.source, before.offset, before.delivery_count + 1)
+        elif self.is_full or not (self._buffer or self._fetch()):
             return None
-        if not self._buffer and not self._fetch():
-            return None
-        message = self._buffer.popleft()
-        self._pending.append(message.offset)
-        self._open.add(message.offset)
+        else:
+            message = self._buffer.popleft()
+            self._pending.append(message.offset)
+        self._open[message.offset] = message, expires_s
         return message
 
     def acknowledge(self, offset: int) -> None:
-        """One message is done. Does nothing if it was acknowledged already, or was not returned."""
-        if offset not in self._open:
+        """One message is done. Does nothing if it was acknowledged already, or was not delivered."""
+        if self._open.pop(offset, None) is None and self._due_again.pop(offset, None) is None:
             return
-        self._open.remove(offset)
         self.acknowledged.count += 1
-        while self._pending and self._pending[0] not in self._open:
+        while self._pending and self._pending[0] not in self._open and self._pending[0] not in self._due_again:
             self._pending.popleft()
         self.commit()
+
+    def give_back(self, now_s: float = math.inf) -> bool:
+        """Deliver open messages again, those that expired by now or all. Returns whether there were any."""
+        expired = [offset for offset, (_, expires_s) in self._open.items() if expires_s <= now_s]
+        if expired:
+            again = {**self._due_again, **{offset: self._open.pop(offset)[0] for offset in expired}}
+            self._due_again = OrderedDict(sorted(again.items()))
+        return bool(expired)
 
     def commit(self) -> None:
         """Commit the floor for the group."""
         self._offsets.advance(self._key, self.source[1], self.floor)
 
     def seek(self, offset: int) -> None:
-        """Continue at an offset; messages that were returned before can no longer be acknowledged."""
+        """Continue at an offset; messages that were delivered before can no longer be acknowledged."""
         self._buffer.clear()
         self._pending.clear()
         self._open.clear()
+        self._due_again.clear()
         self.next_offset = offset
 
     def has_more(self) -> bool:
-        """Whether there are messages to read, matching or not."""
+        """Whether there are messages to deliver or to read, matching or not."""
+        if self._due_again:
+            return True
         return not self.is_full and (bool(self._buffer) or self._store.max_offset(*self.source) != self.next_offset)
 
     # ------------------------------------------------------------------ fetching

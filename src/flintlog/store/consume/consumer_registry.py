@@ -1,40 +1,53 @@
 """The open consumers of one store.
 
-Invariant: a queue of a group has one consumer at a time. A consumer commits the lowest offset that it has not
-acknowledged; two consumers of one queue would commit past each other's unacknowledged messages.
+Invariant: a queue of a group has one reader at a time, in one `GroupQueues`. A group commits the lowest offset that it
+has not acknowledged; two readers that do not know of each other would commit past each other's open messages.
 """
 
 from __future__ import annotations
 
 import threading
 
-from flintlog.store.consume.consumer import Consumer
+from flintlog.store.consume.consumer import Consumer, check_timeout
+from flintlog.store.consume.group_queues import GroupQueues, Seat
+from flintlog.store.consume.subscription import Subscription
+from flintlog.store.put.service_host import ServiceHost
 
 
 class Consumers:
-    """Keeps consumers apart, and closes them when the store does. Any thread may call."""
+    """Lets consumers share queues or keeps them apart, and closes them when the store does. Any thread may call."""
 
     def __init__(self) -> None:
-        self._open: list[Consumer] = []
+        self._open: dict[Consumer, tuple[GroupQueues, Seat]] = {}
         self._lock = threading.Lock()
 
-    def start(self, consumer: Consumer) -> None:
-        """Start a consumer; `InvalidConfig` if another one of its group reads one of its queues."""
+    def open(
+        self, host: ServiceHost, subscription: Subscription, timeout_s: float | None, ack_timeout_s: float | None
+    ) -> Consumer:
+        """Start a consumer; `InvalidConfig` if another one of its group reads one of its queues and cannot share."""
+        check_timeout("ack_timeout_s", ack_timeout_s)
         with self._lock:
-            for other in self._open:
-                other.check_apart(consumer)
-            self._open.append(consumer)
+            queues = self._shared_with(subscription) or GroupQueues(host, subscription)
+            seat = queues.add(ack_timeout_s)
+            consumer = Consumer(host, queues, seat, timeout_s, self._forget)
+            self._open[consumer] = queues, seat
         try:
-            consumer.start()
+            queues.start()
         except BaseException:
             consumer.close()
             raise
+        return consumer
 
-    def forget(self, consumer: Consumer) -> None:
+    def _shared_with(self, subscription: Subscription) -> GroupQueues | None:
+        found = [queues for queues, _ in self._open.values() if subscription.is_shared_with(queues.subscription)]
+        return found[0] if found else None
+
+    def _forget(self, consumer: Consumer) -> None:
         """A consumer was closed."""
         with self._lock:
             if consumer in self._open:
-                self._open.remove(consumer)
+                queues, seat = self._open.pop(consumer)
+                queues.leave(seat)
 
     def close(self) -> None:
         """Close all consumers."""
