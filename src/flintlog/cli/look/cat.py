@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import wraps
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 import click
 
 from flintlog.cli.exit_codes import ExitCode
 from flintlog.cli.messages import BODY_FORMS, FIELDS, TABLE_FIELDS, to_row
 from flintlog.cli.names import TOPIC
-from flintlog.cli.output import JsonOutput, Output, TableOutput
+from flintlog.cli.output import JsonLinesOutput, JsonOutput, Output, TableOutput, is_unicode
 from flintlog.cli.parameters import look, output_option, store_argument, store_config_option
 from flintlog.cli.times import format_ms, parse_ms
 
@@ -30,14 +30,20 @@ TABLE_BODY_CHARS = 60
 POLL_S = 0.2
 
 Matches = Callable[["StoredMessage"], bool]
+Item = TypeVar("Item")
 
 
 class Choice(NamedTuple):
     """Which messages were asked for, and the form of their bodies."""
 
     wanted: Wanted
-    matches: Matches
+    matches: Matches | None
+    """None when all that are wanted match."""
     body: str
+
+    def matching(self, messages: Iterable[StoredMessage]) -> Iterator[StoredMessage]:
+        matches = self.matches
+        return iter(messages) if matches is None else (message for message in messages if matches(message))
 
 
 def _choice_options(command: Callable[..., int | None]) -> Callable[..., int | None]:
@@ -84,14 +90,19 @@ def _choice_options(command: Callable[..., int | None]) -> Callable[..., int | N
 @output_option
 def cat(store: Path, choice: Choice, limit: int | None, config: StoreConfig | None, output: Output) -> int:
     """Show the messages of the store in STORE, in log order."""
+    from flintlog.cli.message_lines import MessageLines
     from flintlog.maintenance.inspect.log_reader import LogReader
 
     damage: list[tuple[int, int, str]] = []
     reader = LogReader(look(store, config, output), lambda *place: damage.append(place))
-    found = (message for message in reader.messages(choice.wanted) if choice.matches(message))
     limit = TABLE_LIMIT if limit is None and isinstance(output, TableOutput) else limit
-    cut = _Cut(found, limit)
-    _write(cut, choice.body, output)
+    cut: _Cut[str] | _Cut[StoredMessage]
+    if choice.matches is None and isinstance(output, (JsonOutput, JsonLinesOutput)) and is_unicode(output.stream):
+        cut = _Cut(MessageLines(reader, choice.body).lines(choice.wanted), limit)
+        output.encoded_rows(cut)
+    else:
+        cut = _Cut(choice.matching(reader.messages(choice.wanted)), limit)
+        _write(cut, choice.body, output)
     if cut.is_cut:
         output.cut(cut.count, "messages", "--limit shows more")
     for place in damage:
@@ -139,7 +150,9 @@ def _place(text: str | None) -> tuple[int | None, int | None]:
     return None, parse_ms(text)
 
 
-def _matcher(tag: str | None, key: str | None, where: str | None) -> Matches:
+def _matcher(tag: str | None, key: str | None, where: str | None) -> Matches | None:
+    if tag is None and key is None and where is None:
+        return None
     from flintlog.store.filters.sql92 import Sql92
     from flintlog.store.filters.tags import TagFilter
 
@@ -156,16 +169,16 @@ def _matcher(tag: str | None, key: str | None, where: str | None) -> Matches:
     return matches
 
 
-class _Cut:
+class _Cut(Generic[Item]):
     """At most so many messages, and whether there were more."""
 
-    def __init__(self, messages: Iterator[StoredMessage], limit: int | None) -> None:
+    def __init__(self, messages: Iterator[Item], limit: int | None) -> None:
         self._messages = messages
         self._limit = limit
         self.count = 0
         self.is_cut = False
 
-    def __iter__(self) -> Iterator[StoredMessage]:
+    def __iter__(self) -> Iterator[Item]:
         for message in islice(self._messages, self._limit if self._limit is None else min(self._limit, sys.maxsize)):
             self.count += 1
             yield message
@@ -213,7 +226,7 @@ def _last(files: StoreFiles, count: int, choice: Choice) -> list[StoredMessage]:
     for file in reversed(reader.files):
         if len(found) >= count:
             break
-        own = [message for message in reader.read_file(file, choice.wanted) if choice.matches(message)]
+        own = list(choice.matching(reader.read_file(file, choice.wanted)))
         found = (own + found)[-count:]
     return found
 
@@ -230,6 +243,6 @@ def _follow(
         files.fix_end(position)
         reader = LogReader(files, lambda begin, end, why: _note_damage(begin, end, why, output))
         reader.position = position
-        yield from (message for message in reader.more(choice.wanted) if choice.matches(message))
+        yield from choice.matching(reader.more(choice.wanted))
         position = reader.position
         time.sleep(POLL_S)

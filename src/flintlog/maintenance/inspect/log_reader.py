@@ -9,18 +9,21 @@ after it neither damage nor a message is reported. A reader that follows the log
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from array import array
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from flintlog import kernel
 from flintlog.checks.derived_files import DataFile, file_at
 from flintlog.errors import DamagedRecord, DiskError
 from flintlog.format.record import parse_record
-from flintlog.kernel import Crc, Row, ScanStop
+from flintlog.kernel import ROW, Crc, Decoded, Row, Scan, ScanStop
 from flintlog.maintenance.inspect.store_files import StoreFiles
 from flintlog.store.model.stored_message import StoredMessage
 
 SCAN_ROWS = 4096
+_MIN, _MAX = -(1 << 63), 1 << 63
 OnDamage = Callable[[int, int, str], None]
 """(start, end, evidence): bytes of the log that hold no record, with records after them."""
 
@@ -50,6 +53,27 @@ class Wanted:
             return False
         return self.until_ms is None or row.store_timestamp < self.until_ms
 
+    def places(self, seen: Scan, base: int) -> array[int]:
+        """Where in a view of the log the wanted records of a scan begin; `base` is the view's physical offset."""
+        queues = {
+            ordinal
+            for ordinal, (topic, queue_id) in enumerate(seen.queues)
+            if (self.topic is None or topic == self.topic) and (self.queue_id is None or queue_id == self.queue_id)
+        }
+        first, stop = (_MIN if self.start is None else self.start), (_MAX if self.stop is None else self.stop)
+        from_ms, until_ms = (_MIN if self.from_ms is None else self.from_ms), self.until_ms
+        return array(
+            "q",
+            (
+                offset - base
+                for offset, _, _, stored_ms, _, queue, *_ in ROW.iter_unpack(seen.rows)
+                if queue in queues
+                and first <= offset < stop
+                and from_ms <= stored_ms
+                and (until_ms is None or stored_ms < until_ms)
+            ),
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class DamagedPlace:
@@ -78,6 +102,27 @@ class LogReader:
         wanted = Wanted() if wanted is None else wanted
         for file in self._files_for(wanted):
             yield from self.read_file(file, wanted)
+
+    def columns(
+        self, wanted: Wanted, columns: Collection[str]
+    ) -> Iterator[tuple[Decoded, Callable[[int], StoredMessage]]]:
+        """The same messages as columns, and a function that makes the message at the physical offset of one of them."""
+        for file in self._files_for(wanted):
+            for view, seen in self._scans(file, 0):
+                places = wanted.places(seen, file.base)
+                while places:
+                    found = kernel.decode_at(
+                        view, places, file.base, delay_levels_ms=self._levels, columns=columns,
+                        include_body="body" in columns,
+                    )  # fmt: skip
+                    if not found.count:
+                        break
+                    yield found, partial(self._message_in, view, file)
+                    places = places[found.end :]
+
+    def _message_in(self, view: memoryview, file: DataFile, physical_offset: int) -> StoredMessage:
+        place = physical_offset - file.base
+        return self._message(view, file, kernel.scan(view, place, len(view), file.base, max_count=1).row(0))
 
     def message_at(self, physical_offset: int) -> StoredMessage | None:
         """The intact record that begins at an offset."""
@@ -179,6 +224,15 @@ class LogReader:
         return file.size if end is None else max(0, min(file.size, end - file.base))
 
     def _read(self, file: DataFile, place: int, wanted: Wanted) -> Iterator[StoredMessage]:
+        for view, seen in self._scans(file, place):
+            for index in range(seen.count):
+                row = seen.row(index)
+                if wanted.takes(row, seen.queues[row.queue]):
+                    yield self._message(view, file, row)
+                self.position = row.physical_offset + row.size
+
+    def _scans(self, file: DataFile, place: int) -> Iterator[tuple[memoryview, Scan]]:
+        """The intact records of a file from a place on, some thousand at a time; `position` follows them."""
         try:
             view = self._store.view(file)
         except DiskError:
@@ -189,11 +243,9 @@ class LogReader:
         self.position = file.base + place
         while place < stop:
             seen = kernel.scan(view, place, stop, file.base, check_crc=self._crc, max_count=SCAN_ROWS)
-            for index in range(seen.count):
-                row = seen.row(index)
-                if wanted.takes(row, seen.queues[row.queue]):
-                    yield self._message(view, file, row)
-                self.position = row.physical_offset + row.size
+            if seen.count:
+                yield view, seen
+                self.position = file.base + seen.end
             place = seen.end
             if seen.reason is ScanStop.BLANK:
                 self.position = file.end
