@@ -54,11 +54,12 @@ FOLDERS = {
     "maintenance": ("inspect", "verify", "repair", "backup"),
     "pipeline": (
         "reading", "views", "spark", "building", "shuffling", "tables", "sink", "source", "sql", "jobs", "session",
-        "submit", "compact", "dispatch", "export", "rebuild", "replay", "report", "report_page", "verify",
+        "submit", "compact", "dispatch", "export", "rebuild", "replay", "report",
+        "report_here", "report_page", "verify",
     ),
     "cli": (
-        "exit_codes", "times", "output", "names", "drawing", "messages", "parameters", "group", "completion", "main",
-        "look", "mend", "run", "pipeline", "top", "shell",
+        "exit_codes", "times", "drawing", "progress", "output", "names", "messages", "message_lines", "parameters",
+        "group", "completion", "main", "look", "mend", "run", "pipeline", "top", "shell",
     ),
 }  # fmt: skip
 """The folders and top modules of a room, each importing only those before it. A module that is not listed fails."""

@@ -66,6 +66,7 @@ CASES = {
     "stats-by-queue": Case("multi", "stats {store} --by queue"),
     "stats-by-group": Case("delay", "stats {store} --by group"),
     "diff-torn": Case("torn", "diff {store}/truncated/before/store {store}/flip/before/store"),
+    "report": Case("delay", "report {store} --top 3"),
     "explain": Case("plain", "explain torn-tail"),
     "shell": Case("delay", "shell {store}", typed=_TYPED),
     "stats": Case("transaction", "stats {store}", now_ms=_MADE_MS),

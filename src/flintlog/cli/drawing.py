@@ -99,6 +99,20 @@ def show_age(age_ms: int | None) -> str:
     return f"{seconds} s"
 
 
+def show_span(seconds: float) -> str:
+    """A span of time to the second; to the minute where it is long.
+
+    >>> show_span(0.2), show_span(75), show_span(7_300)
+    ('1 s', '1 min 15 s', '2 h 1 min')
+    """
+    whole = max(1, round(seconds))
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
 def show_wait(lag: int, done_a_second: float | None, put_a_second: float | None) -> str:
     """How long until a group has caught up, if both rates stay as they are.
 

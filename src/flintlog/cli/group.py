@@ -33,6 +33,7 @@ PURPOSES: Mapping[str, Mapping[str, Entry]] = {
         "tail": Entry("flintlog.cli.look.cat", "tail", "Show the last messages of a store, and follow it."),
         "get": Entry("flintlog.cli.look.get", "get", "Show one message and every place that refers to it."),
         "stats": Entry("flintlog.cli.look.stats", "stats", "Show figures of a store: messages, bytes, offsets, disks."),
+        "report": Entry("flintlog.cli.look.report", "report", "Say what is in a store: tables, and a page with plots."),
         "top": Entry("flintlog.cli.top.top", "top", "Watch a store while it is written: rates, topics, groups, lag."),
         "shell": Entry("flintlog.cli.shell.shell", "shell", "Look at a store word by word, with completion."),
         "dump": Entry("flintlog.cli.look.dump", "dump", "Decode any file of a store, with its byte offsets."),

@@ -11,16 +11,18 @@ import csv
 import json
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from itertools import chain
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
+
+from flintlog.cli.progress import Mode, Progress, make_line
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 Row = Mapping[str, object]
+_ROWS_AT_ONCE = 256
 
 
 class Output(ABC):
@@ -30,6 +32,7 @@ class Output(ABC):
     """Whether only the result and errors are wanted."""
     is_verbose = False
     """Whether it is wanted too how the result was found."""
+    progress_mode: Mode = "auto"
 
     def __init__(self, stream: TextIO) -> None:
         self.stream = stream
@@ -56,29 +59,22 @@ class Output(ABC):
         """Note that the output was cut, and how to get more."""
         self.note(f"cut after {count} {what}; {how}")
 
-    @contextmanager
-    def progress(self, what: str) -> Iterator[Callable[[int, int], None]]:
-        """Show the progress of a long task on standard error, if that is a terminal; yields (done, total) → None."""
-        if self.is_quiet or not sys.stderr.isatty():
-            yield lambda _done, _total: None
-            return
-        from rich.console import Console
-        from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn
-
-        bar = Progress(f"{what} {{task.description}}", BarColumn(), DownloadColumn(), TimeRemainingColumn(),
-                       console=Console(stderr=True), transient=True)  # fmt: skip
-        with bar:
-            task = bar.add_task("", total=None)
-            yield lambda done, total: bar.update(task, completed=done, total=total)
+    def progress(self, what: str, how_to_go_on: str, unit: str = "bytes") -> Progress:
+        """Show the progress of long work while it lasts (`with`); its value is called with (done, total)."""
+        return Progress(what, make_line(self.progress_mode, sys.stderr, is_quiet=self.is_quiet), unit, how_to_go_on)
 
 
 class JsonOutput(Output):
     """An array for rows, an object for a record; rows are written as they come."""
 
     def rows(self, rows: Iterable[Row], columns: Sequence[str], title: str | None = None) -> None:
+        self.encoded_rows(_encode(row, self.stream) for row in rows)
+
+    def encoded_rows(self, texts: Iterable[str]) -> None:
+        """The same for rows that are JSON already."""
         separator = "["
-        for row in rows:
-            self.stream.write(f"{separator}\n  {_encode(row, self.stream)}")
+        for text in texts:
+            self.stream.write(f"{separator}\n  {text}")
             separator = ","
         self.stream.write("[]\n" if separator == "[" else "\n]\n")
 
@@ -92,6 +88,12 @@ class JsonLinesOutput(Output):
     def rows(self, rows: Iterable[Row], columns: Sequence[str], title: str | None = None) -> None:
         for row in rows:
             self.record(row)
+
+    def encoded_rows(self, texts: Iterable[str]) -> None:
+        """Write rows that are JSON already, some at a time."""
+        left = iter(texts)
+        while some := list(islice(left, _ROWS_AT_ONCE)):
+            self.stream.write("\n".join(some) + "\n")
 
     def record(self, record: Row, title: str | None = None) -> None:
         self.stream.write(_encode(record, self.stream) + "\n")
@@ -215,8 +217,18 @@ def _printable(text: str) -> str:
     return "".join(char if char.isprintable() or char == "\n" else repr(char)[1:-1] for char in text)
 
 
+def encode(value: object, indent: int | None = None) -> str:
+    """A value as JSON."""
+    return json.dumps(value, ensure_ascii=False, default=_to_plain, indent=indent)
+
+
+def is_unicode(stream: TextIO) -> bool:
+    """Whether a stream can show every text."""
+    return (stream.encoding or "utf-8").lower().replace("-", "").replace("_", "") == "utf8"
+
+
 def _encode(value: object, stream: TextIO, indent: int | None = None) -> str:
-    text = json.dumps(value, ensure_ascii=False, default=_to_plain, indent=indent)
+    text = encode(value, indent)
     try:
         text.encode(stream.encoding or "utf-8")
     except UnicodeEncodeError:

@@ -14,6 +14,7 @@ import click
 
 from flintlog.cli.exit_codes import ExitCode
 from flintlog.cli.output import FORMATS, Output, make_output
+from flintlog.cli.progress import MODES, Mode
 from flintlog.disk.places import local_path
 from flintlog.errors import DamagedStore
 
@@ -24,13 +25,18 @@ if TYPE_CHECKING:
 
 Command = TypeVar("Command", bound=Callable[..., object])
 
-_VERBOSE, _QUIET = "flintlog.verbose", "flintlog.quiet"
+_VERBOSE, _QUIET, _PROGRESS = "flintlog.verbose", "flintlog.quiet", "flintlog.progress"
 
 
 def _to_output(context: click.Context, _parameter: click.Parameter, value: str) -> Output:
     output = make_output(value, sys.stdout)
     output.is_verbose, output.is_quiet = (bool(context.meta.get(name)) for name in (_VERBOSE, _QUIET))
+    output.progress_mode = context.meta.get(_PROGRESS, "auto")
     return output
+
+
+def _note_progress(context: click.Context, _parameter: click.Parameter, value: Mode) -> None:
+    context.meta[_PROGRESS] = value
 
 
 def _note_flag(context: click.Context, parameter: click.Parameter, value: bool) -> None:
@@ -108,6 +114,20 @@ def output_option(command: Command) -> Command:
     verbose = flag("-v", "--verbose", help="Say too how the result was found.")
     quiet = flag("-q", "--quiet", help="No notes and no progress: only the result, and errors.")
     return form(verbose(quiet(command)))
+
+
+def progress_option(command: Command) -> Command:
+    """Give a command that may take long `--progress`; it is in its `output` already."""
+    return click.option(
+        "--progress",
+        type=click.Choice(MODES),
+        default="auto",
+        show_default=True,
+        expose_value=False,
+        is_eager=True,
+        callback=_note_progress,
+        help="A bar where standard error is a terminal, or JSON lines on it wherever it goes.",
+    )(command)
 
 
 def config_option(command: Command) -> Command:

@@ -35,7 +35,8 @@ _FIGURES: Final = ("totals", "over_time", "topics", "sizes", "queues", "keys", "
 PERCENTILES: Final = (0.5, 0.9, 0.95, 0.99)
 _ACCURACY: Final = 10_000
 _GROUPS: Final = "`group` string, topic string, queue_id int, offset bigint, max_offset bigint, lag bigint"
-_COLUMNS: Final = ("topic", "queue_id", "size", "store_timestamp", "born_timestamp", "keys")
+GROUP_FIELDS: Final = ("group", "topic", "queue_id", "offset", "max_offset", "lag")
+COLUMNS: Final = ("topic", "queue_id", "size", "store_timestamp", "born_timestamp", "keys")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +103,7 @@ def report_frames(
 def _frames(spark: SparkSession, stores: Stores, config: StoreConfig | None, topics: Sequence[str], top: int) -> Frames:
     from pyspark.sql import functions as f
 
-    options = {"columns": ",".join(_COLUMNS), "failOnDataLoss": "false", "timestamps": "millis"}
+    options = {"columns": ",".join(COLUMNS), "failOnDataLoss": "false", "timestamps": "millis"}
     if topics:
         options["topics"] = ",".join(topics)
     messages = load_messages(spark, stores.paths, options).persist()
@@ -124,7 +125,7 @@ def _frames(spark: SparkSession, stores: Stores, config: StoreConfig | None, top
         _sizes(messages),
         _queues(messages),
         _keys(messages, top),
-        spark.createDataFrame(_group_rows(stores.logs, config), _GROUPS),
+        spark.createDataFrame(group_rows(stores.logs, config), _GROUPS),
         step_ms,
         messages,
     )
@@ -226,7 +227,7 @@ def _keys(messages: DataFrame, top: int) -> DataFrame:
     return found.orderBy(f.desc("messages"), "topic", "key").limit(top)
 
 
-def _group_rows(logs: Sequence[Log], config: StoreConfig | None) -> list[tuple[object, ...]]:
+def group_rows(logs: Sequence[Log], config: StoreConfig | None) -> list[tuple[object, ...]]:
     """Offsets of consumer groups."""
     rows: list[tuple[object, ...]] = []
     for log in logs:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from html import escape
 
-from flintlog.pipeline.jobs.plots import bars, columns
+from flintlog.pipeline.jobs.plots import SHEETS, Sheet, bars, columns
 from flintlog.pipeline.report import Report
 from flintlog.version import VERSION
 
 _TOP_TOPICS = 15
 _TOP_QUEUES = 15
 _TABLE_ROWS = 50
+_MOST_COLUMNS = 4
+"""A table with more has a block for each row on a narrow page."""
 _DAY_MS = 86_400_000
 
 _STYLE = """
@@ -41,6 +43,17 @@ table { border-collapse: collapse; width: 100%; font-size: .875rem; font-variant
 th, td { padding: .35rem .6rem; border-bottom: 1px solid var(--line); text-align: right; white-space: nowrap; }
 th { color: var(--faint); font-weight: 500; }
 th.text, td.text { text-align: left; overflow-wrap: anywhere; white-space: normal; }
+.narrow { display: none; }
+@media (max-width: 40rem) {
+  .wide { display: none; } .narrow { display: block; }
+  .many thead { display: none; }
+  .many tr { display: grid; grid-template-columns: repeat(4, 1fr); padding: .5rem 0;
+    border-bottom: 1px solid var(--line); }
+  .many td { border: 0; padding: .15rem .25rem; text-align: left; }
+  .many td.text { grid-column: 1 / -1; font-weight: 600; }
+  .many td.text ~ td.text { font-weight: 400; }
+  .many td:not(.text)::before { content: attr(data-name); display: block; color: var(--faint); font-size: .75rem; }
+}
 .damage { padding: .6rem .8rem; border-left: 4px solid #c2410c; background: #c2410c1a; overflow-wrap: anywhere; }
 footer { margin-top: 3rem; color: var(--faint); font-size: .85rem; }
 """
@@ -109,9 +122,9 @@ def _over_time(report: Report) -> str:
     sizes = [_number(known[place]["bytes"]) if place in known else 0.0 for place in places]
     return (
         f"<h2>Messages a second</h2><p>By {_step(step)}.</p>"
-        + columns(rates, labels, "Messages a second over time", show_count, tips)
+        + _plot(lambda sheet: columns(rates, labels, "Messages a second over time", show_count, tips, sheet=sheet))
         + f"<h2>Volume</h2><p>Bytes of the log by {_step(step)}.</p>"
-        + columns(sizes, labels, "Bytes over time", show_bytes, tips, base=1024)
+        + _plot(lambda sheet: columns(sizes, labels, "Bytes over time", show_bytes, tips, base=1024, sheet=sheet))
     )
 
 
@@ -122,7 +135,8 @@ def _topics(report: Report) -> str:
         {"topic": "topic", "messages": "messages", "bytes": "bytes", "size_p50": "size p50", "size_p99": "size p99",
          "size_max": "largest", "delay_ms_p50": "delay p50", "delay_ms_p99": "delay p99"},
     )  # fmt: skip
-    return f"<h2>Topics</h2>{_more(report.topics, _TOP_TOPICS)}{bars(rows, 'Messages by topic', show_count)}{table}"
+    plot = _plot(lambda sheet: bars(rows, "Messages by topic", show_count, sheet=sheet))
+    return f"<h2>Topics</h2>{_more(report.topics, _TOP_TOPICS)}{plot}{table}"
 
 
 def _delays(report: Report) -> str:
@@ -130,19 +144,21 @@ def _delays(report: Report) -> str:
     names = ("p50", "p90", "p95", "p99", "max")
     rows = [(name, _number(totals[f"delay_ms_{name}"])) for name in names]
     about = "From a message's birth at its producer to its storing, over all topics."
-    return f"<h2>Delay</h2><p>{about}</p>{bars(rows, 'Delay percentiles', show_ms)}"
+    plot = _plot(lambda sheet: bars(rows, "Delay percentiles", show_ms, sheet=sheet))
+    return f"<h2>Delay</h2><p>{about}</p>{plot}"
 
 
 def _sizes(report: Report) -> str:
     values = [_number(row["messages"]) for row in report.sizes]
     labels = [f"≤ {show_bytes(_number(row['up_to_bytes']))}" for row in report.sizes]
-    return f"<h2>Sizes</h2><p>Messages by size in the log.</p>{columns(values, labels, 'Sizes', show_count)}"
+    plot = _plot(lambda sheet: columns(values, labels, "Sizes", show_count, sheet=sheet))
+    return f"<h2>Sizes</h2><p>Messages by size in the log.</p>{plot}"
 
 
 def _queues(report: Report) -> str:
     rows = [(f"{row['topic']} / {row['queue_id']}", _number(row["skew"])) for row in report.queues[:_TOP_QUEUES]]
     about = "How many times its fair share of its topic a queue has; 1 is even."
-    plot = bars(rows, "Skew of queues", lambda value: f"{value:.2f}×")
+    plot = _plot(lambda sheet: bars(rows, "Skew of queues", lambda value: f"{value:.2f}×", sheet=sheet))
     return f"<h2>Skew of queues</h2><p>{about}</p>{_more(report.queues, _TOP_QUEUES)}{plot}"
 
 
@@ -173,15 +189,23 @@ def _groups(report: Report) -> str:
 # ---------------------------------------------------------------------- pieces
 
 
+def _plot(draw: Callable[[Sheet], str]) -> str:
+    """A plot for wide and for narrow pages."""
+    return "".join(
+        f'<div class="{name}">{draw(sheet)}</div>' for name, sheet in zip(("wide", "narrow"), SHEETS, strict=True)
+    )
+
+
 def _table(rows: Sequence[Mapping[str, object]], names: Mapping[str, str]) -> str:
     heads = "".join(f"<th{_kind(name)}>{escape(title)}</th>" for name, title in names.items())
     lines = "".join(f"<tr>{''.join(_cells(row, names))}</tr>" for row in rows[:_TABLE_ROWS])
     more = _more(rows, _TABLE_ROWS)
-    return f'<div class="table"><table><thead><tr>{heads}</tr></thead><tbody>{lines}</tbody></table></div>{more}'
+    many = ' class="many"' if len(names) > _MOST_COLUMNS else ""
+    return f'<div class="table"><table{many}><thead><tr>{heads}</tr></thead><tbody>{lines}</tbody></table></div>{more}'
 
 
-def _cells(row: Mapping[str, object], names: Iterable[str]) -> Iterable[str]:
-    for name in names:
+def _cells(row: Mapping[str, object], names: Mapping[str, str]) -> Iterable[str]:
+    for name, title in names.items():
         value = row[name]
         if isinstance(value, str):
             shown = value
@@ -193,7 +217,7 @@ def _cells(row: Mapping[str, object], names: Iterable[str]) -> Iterable[str]:
             shown = show_bytes(_number(value))
         else:
             shown = f"{int(_number(value)):,}"
-        yield f"<td{_kind(name)}>{escape(shown)}</td>"
+        yield f'<td{_kind(name)} data-name="{escape(title, quote=True)}">{escape(shown)}</td>'
 
 
 def _kind(name: str) -> str:

@@ -36,6 +36,7 @@ READING = {
     "ls": ["ls topics {store}", "ls queues {store}", "ls groups {store}", "ls files {store}"],
     "offsets show": ["offsets show {store}"],
     "repair": ["repair {store} --plan", "repair {store}"],
+    "report": ["report {store}"],
     "retention": ["retention {store}"],
     "shell": ["shell {store}"],
     "stats": ["stats {store}", "stats {store} --by topic", "stats {store} --by queue"],

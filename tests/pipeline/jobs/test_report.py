@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
+import pyarrow as pa
 import pytest
+from tests.pages import Golden
 from tests.pipeline.conftest import COUNT, fill
 from tests.pipeline.reading.test_source import own_rows
 
@@ -20,7 +22,8 @@ from flintlog.cli.main import run
 from flintlog.errors import DamagedStore, InvalidConfig
 from flintlog.pipeline.jobs.plots import bars, columns
 from flintlog.pipeline.reading import logs
-from flintlog.pipeline.report import Report, report
+from flintlog.pipeline.report import Report, find_stores, report
+from flintlog.pipeline.report_here import Tally, report_here
 from flintlog.pipeline.report_page import render_report
 
 if TYPE_CHECKING:
@@ -48,6 +51,39 @@ def test_figures_are_those_of_the_messages(spark: SparkSession, tmp_path: Path) 
     assert found.keys == [{"topic": "orders", "key": "all", "messages": with_all, "share": with_all / 200}]
     assert found.groups == [
         {"group": "readers", "topic": "orders", "queue_id": 0, "offset": 10, "max_offset": 100, "lag": 90}
+    ]
+
+
+@pytest.mark.parametrize("name", ["plain", "multi", "delay", "transaction"])
+def test_without_spark_the_figures_are_the_same(spark: SparkSession, golden: Golden, name: str) -> None:
+    store = golden(name) / "store"
+    assert report_here(find_stores(store), top=7) == report(spark, store, top=7)
+
+
+def test_without_spark_a_glob_of_stores_and_one_topic_of_them_have_the_same_figures_too(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    for broker in ("a", "b"):
+        fill(tmp_path / broker)
+    both = str(tmp_path / "*")
+    assert report_here(find_stores(both)) == report(spark, both)
+    assert report_here(find_stores(both), topics=["orders"]) == report(spark, both, topics=["orders"])
+
+
+def test_without_spark_damage_is_passed_over_like_with_it(spark: SparkSession, golden: Golden) -> None:
+    store = golden("torn") / "flip" / "before" / "store"
+    assert report_here(find_stores(store)) == report(spark, store)
+
+
+def test_counts_are_added_up_when_there_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("flintlog.pipeline.report_here._COUNTED_AT_ONCE", 2)
+    tally = Tally(("size",))
+    for _ in range(10):
+        tally.add(pa.table({"size": [1, 2, 3, 1], "messages": [1, 1, 1, 1]}))
+    assert sorted(tally.table().to_pylist(), key=str) == [
+        {"size": 1, "messages": 20},
+        {"size": 2, "messages": 10},
+        {"size": 3, "messages": 10},
     ]
 
 
@@ -100,7 +136,7 @@ def test_the_page_stands_alone_and_holds_strange_names() -> None:
     assert "prefers-color-scheme: dark" in text
     assert not re.search(r"url\(|@import|<script", text)
     drawings = [ET.fromstring(each) for each in re.findall(r"<svg.*?</svg>", text, re.DOTALL)]
-    assert len(drawings) == 6
+    assert len(drawings) == 2 * 6  # each for a wide page, and for a narrow one
     assert len(list(drawings[0].iter(f"{SVG}rect"))) == 4  # a second without messages has its place
 
 

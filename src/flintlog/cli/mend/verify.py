@@ -10,7 +10,7 @@ import click
 from flintlog.cli.exit_codes import ExitCode
 from flintlog.cli.names import FINDING
 from flintlog.cli.output import CsvOutput, JsonLinesOutput, Output, TableOutput, with_relative_file
-from flintlog.cli.parameters import output_option, store_argument, store_config_option
+from flintlog.cli.parameters import output_option, progress_option, store_argument, store_config_option
 
 if TYPE_CHECKING:
     from flintlog.maintenance.verify.verify import Verification
@@ -25,12 +25,13 @@ _COLUMNS = ("id", "severity", "file", "offset", "physical_offset", "evidence", "
 @click.option("--quick", "mode", flag_value="quick", help="The last log file, file names and lengths, side files.")
 @click.option("--threads", type=click.IntRange(1, 256), help="Number of threads; one for each core by default.")
 @store_config_option
+@progress_option
 @output_option
 def verify(store: Path, mode: str, threads: int | None, config: StoreConfig | None, output: Output) -> int:
     """Prove the store in STORE, or say what is wrong with it and where. Nothing is changed."""
     from flintlog.maintenance.verify.verify import verify as run
 
-    with output.progress("verify") as progress:
+    with output.progress("verify", "nothing was changed; run it again") as progress:
         answer = run(store, config, mode="quick" if mode == "quick" else "full", threads=threads, progress=progress)
     show_verification(answer, store, output)
     return ExitCode.FINDINGS if answer.findings else ExitCode.FINE
