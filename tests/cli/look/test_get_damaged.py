@@ -75,3 +75,17 @@ def test_what_is_not_there_is_still_not_there(
     assert main.run(["get", str(store), *asked]) == 3
     said = capsys.readouterr()
     assert "there is no such message" in said.out + said.err
+
+
+def test_a_key_that_a_damaged_index_lost_is_denied_for_the_index_alone(
+    golden: Golden, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    copy = tmp_path / "store"
+    shutil.copytree(golden("delay") / "store", copy)
+    for path in (copy / "index").iterdir():
+        path.write_bytes(b"\xee" * path.stat().st_size)
+    assert main.run(["get", str(copy), "--key", "tk2"]) == 3
+    no_entry = "there is no such message in the index; `flintlog cat --key` looks in the log itself\n"
+    assert capsys.readouterr().err == no_entry
+    assert main.run(["cat", str(copy), "--key", "tk2", "--limit", "1"]) == 0
+    assert "timer 2" in capsys.readouterr().out

@@ -117,3 +117,15 @@ def test_an_empty_store(tmp_path: Path, config: Path, capsys: pytest.CaptureFixt
 
 def test_a_directory_that_is_not_there(tmp_path: Path) -> None:
     assert main.run(["stats", str(tmp_path / "nothing")]) == ExitCode.USAGE
+
+
+def test_offsets_that_cannot_be_read_are_not_taken_for_nothing_that_waits(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with open_store(tmp_path) as store:
+        store.put(Message("orders", b"x"))
+        store.consumer_offsets.commit("billing", "orders", 0, 0)
+    (tmp_path / "config" / "consumerOffset.json").write_bytes(b"{")
+    (tmp_path / "config" / "consumerOffset.json.bak").unlink(missing_ok=True)
+    assert main.run(["stats", str(tmp_path), "--by", "group"]) == 5
+    assert "consumerOffset.json cannot be read" in capsys.readouterr().err

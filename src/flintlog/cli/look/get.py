@@ -67,7 +67,9 @@ def get(
     if not found and finder.damage:
         raise finder.damage[0].error
     if not found:
-        output.note("there is no such message")
+        is_by_index = key is not None and bool(files.index)
+        where = " in the index; `flintlog cat --key` looks in the log itself" if is_by_index else ""
+        output.note(f"there is no such message{where}")
         return ExitCode.CANNOT_READ
     places = [with_relative_file(place, store) for place in references(files, found[0])]
     _show(found[0], places, body, output)

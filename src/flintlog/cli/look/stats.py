@@ -15,7 +15,7 @@ import click
 
 from flintlog.cli.exit_codes import ExitCode
 from flintlog.cli.output import Output, Row, TableOutput
-from flintlog.cli.parameters import look, output_option, store_argument, store_config_option
+from flintlog.cli.parameters import look, note_offsets_damage, output_option, store_argument, store_config_option
 from flintlog.cli.times import format_ms
 
 if TYPE_CHECKING:
@@ -40,8 +40,8 @@ def stats(store: Path, by: str | None, config: StoreConfig | None, output: Outpu
     """Show figures of the store in directory STORE."""
     from flintlog.store.open_store import open_store
 
-    config = config or look(store, None, output).config
-    with open_store(store, config, read_only=True) as opened:
+    files = look(store, config, output)
+    with open_store(store, config or files.config, read_only=True) as opened:
         if by is None:
             output.record(figures_of(opened))
         elif by == "group":
@@ -49,7 +49,7 @@ def stats(store: Path, by: str | None, config: StoreConfig | None, output: Outpu
         else:
             names = ("topic",) if by == "topic" else ("topic", "queue_id")
             output.rows(_shown(rows_of(opened, names), output), [*names, *_COUNTED])
-    return ExitCode.FINE
+    return note_offsets_damage(files, output) if by == "group" else ExitCode.FINE
 
 
 def _shown(rows: Iterator[Row], output: Output) -> Iterator[Row]:
