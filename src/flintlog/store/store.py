@@ -37,6 +37,7 @@ from flintlog.store.model.message import Message, Receipt
 from flintlog.store.model.recovery_report import RecoveryReport
 from flintlog.store.options.store_config import StoreConfig
 from flintlog.store.paths import StorePaths, refuse_files_for_folders, refuse_member_directory, with_found_member
+from flintlog.store.put.queue_choice import QueueChoice
 from flintlog.store.put.service_host import ServiceHost
 from flintlog.store.put.service_runs import ServiceRuns
 from flintlog.store.put.writable import Writable
@@ -127,6 +128,7 @@ class Store(Writable):
         self._services = ServiceRuns(self._host, background, self._appender)
         self._cleaning = Cleaning(engine, background)
         self._folder = ConfigFolder(engine, background, on_queue_type=self._appender.look_at_queue_types)
+        self._choice = self._appender.queue_choice = QueueChoice(self._folder.topics)
         self._consumers = Consumers()
         self._replication = ReplicationPort(engine, self._appender, self._folder, self._make_member)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
-from typing import overload
+from typing import TYPE_CHECKING, overload
 
 import msgspec
 
@@ -47,7 +47,7 @@ class _Addressed(msgspec.Struct, gc=False):
 
 
 class Message(_Addressed, kw_only=True, gc=False):
-    """One message to be stored.
+    """One message to be stored. With `queue_id=None` the store chooses the queue when it is put, each in turn.
 
     >>> Message("orders", b"42 pieces", tags="paid", keys=["o-17"], queue_id=3).topic
     'orders'
@@ -67,6 +67,29 @@ class Message(_Addressed, kw_only=True, gc=False):
     delay_level: int = 0
     deliver_at_ms: int | None = None
     compress: str | None = None
+
+    if TYPE_CHECKING:  # `queue_id` takes None too, and is a number in every message that is being stored
+
+        def __init__(
+            self,
+            topic: str,
+            body: bytes | bytearray | memoryview,
+            *,
+            tags: str | None = None,
+            keys: Sequence[str] = (),
+            queue_id: int | None = 0,
+            properties: Mapping[str, str] | None = None,
+            flag: int = 0,
+            sys_flag: int = 0,
+            born_timestamp: int | None = None,
+            born_host: str | None = None,
+            store_host: str | None = None,
+            reconsume_times: int = 0,
+            prepared_transaction_offset: int = 0,
+            delay_level: int = 0,
+            deliver_at_ms: int | None = None,
+            compress: str | None = None,
+        ) -> None: ...
 
 
 _MAYBE = "it may be stored nevertheless; put again, it may be stored twice"

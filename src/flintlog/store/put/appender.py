@@ -32,6 +32,7 @@ from flintlog.store.model.arguments import check_batch, check_encoded_batch, che
 from flintlog.store.model.compression import Codec, compress
 from flintlog.store.model.message import Message, PutStatus, Receipt, Receipts, refused
 from flintlog.store.put.placement import InBatchQueue, MultiDispatched, Unqueued, inner_count
+from flintlog.store.put.queue_choice import QueueChoice
 from flintlog.store.queues.logical_queue import QueueType
 from flintlog.store.runtime.service import Rewritten, Service
 
@@ -68,6 +69,7 @@ class Appender:
         self._queues = engine.parts.queues
         self._lifecycle = engine.lifecycle
         self.services: Mapping[str, Service] = {}
+        self.queue_choice: QueueChoice | None = None
         self._hooks: list[BeforePut] = []
         self._own_topics = engine.log.own_topics
         self._close_for(ClosedFor.MULTI_DISPATCH, config.enable_lmq and config.enable_multi_dispatch)
@@ -208,7 +210,7 @@ class Appender:
         message = plainly_named(message)
         if message.topic in self._own_topics:
             raise InvalidTopic(f"{message.topic} is the group's own", advice="its leader writes there")
-        return message
+        return message if self.queue_choice is None else self.queue_choice.in_turn(message)
 
     def _rewritten(self, message: Message, rewrite: Rewrite | None) -> Prepared | Receipt:
         service: Service | None = None
@@ -241,7 +243,7 @@ class Appender:
     # ------------------------------------------------------------------ batches
 
     def append_batch(self, messages: Sequence[Message]) -> Receipts:
-        messages = [self._named(message) for message in check_batch(messages)]
+        messages = self._named_batch(messages)
         refusal = self._refuse_batch(len(messages))
         if refusal is not None:
             return refusal
@@ -250,7 +252,7 @@ class Appender:
             refused_by = next((answer for answer in answers if isinstance(answer, Receipt)), None)
             if refused_by is not None:
                 return refused(refused_by.status, len(messages))
-            messages = [self._named(message) for message in check_batch(cast("list[Message]", answers))]
+            messages = self._named_batch(cast("list[Message]", answers))
         try:
             self._check_batch_queue(messages[0])
             if any(_is_special_in_batch(message) for message in messages):
@@ -260,6 +262,12 @@ class Appender:
             for message in messages:
                 check_types(message)
             raise
+
+    def _named_batch(self, messages: Sequence[Message]) -> Sequence[Message]:
+        batch: Sequence[Message] = check_batch(messages)
+        if self.queue_choice is not None:
+            batch = self.queue_choice.batch_in_turn([plainly_named(message) for message in batch])
+        return [self._named(message) for message in batch]
 
     def append_encoded(self, batch: Message) -> Receipts:
         """Append the messages that a client encoded as the body of one; hooks get that one."""

@@ -21,6 +21,7 @@ from flintlog.store.model.arguments import check_batch
 from flintlog.store.model.message import Message, PutStatus, Receipt, Receipts
 from flintlog.store.put.appender import Appender, BeforePut, plainly_named
 from flintlog.store.put.closed_batch import ClosedBatch, ClosedBatches
+from flintlog.store.put.queue_choice import QueueChoice
 from flintlog.store.read.readable import Readable
 
 Given = TypeVar("Given", Receipt, Receipts)
@@ -30,6 +31,8 @@ _OK = PutStatus.PUT_OK
 
 class Writable(Readable):
     """The puts of `Store`. Any thread may put; the put lock decides their order."""
+
+    _choice: QueueChoice
 
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine)
@@ -41,12 +44,17 @@ class Writable(Readable):
         self._fast_put.when_behind = engine.flushing.after_append if self._wait is None else None
         self._closed_batches = ClosedBatches(engine, self._appender)
 
-    def put(self, message: Message, *, check: bool = True) -> Receipt:
+    def put(self, message: Message, *, key: str | None = None, check: bool = True) -> Receipt:
         """Store one message. Under sync flush it is on disk when this returns.
+
+        With a `key` the store chooses the queue: messages of one key share a queue, and so stay in order. See
+        `Topics.queue_of`. (The key is not stored; the keys that `query` finds are the message's `keys`.)
 
         A put that is not acknowledged raises `PutFailed`, which carries the receipt and its status. With `check=False`
         the receipt is returned whatever its status is: look at it. All puts keep this rule.
         """
+        if key is not None:
+            message = self._choice.by_key(message, key)
         receipt: Receipt | None = self._put_plain(message)
         if receipt is None:
             receipt = self._appender.append(self._appender.admit(message))
@@ -76,11 +84,13 @@ class Writable(Readable):
             receipts = self._appender.append_encoded(batch)
         return self._finish(receipts, batch, check)
 
-    def put_async(self, message: Message, *, check: bool = True) -> Future[Receipt]:
+    def put_async(self, message: Message, *, key: str | None = None, check: bool = True) -> Future[Receipt]:
         """Store one message; the future is done when it is as durable as the configuration says.
 
         The future of a put that is not acknowledged carries `PutFailed`, or with `check=False` the receipt.
         """
+        if key is not None:
+            message = self._choice.by_key(message, key)
         receipt = self._append_one(message)
         wait = self._wait
         if wait is not None and receipt.status is _OK and (wait.waits_always or self._waits(message)):
@@ -98,8 +108,10 @@ class Writable(Readable):
         """
         return self._closed_batches.put(messages, writer_id, batch_id)
 
-    async def aput(self, message: Message, *, check: bool = True) -> Receipt:
+    async def aput(self, message: Message, *, key: str | None = None, check: bool = True) -> Receipt:
         """Store one message from asyncio; a group of waiting producers is woken by one call into the loop."""
+        if key is not None:
+            message = self._choice.by_key(message, key)
         receipt = self._append_one(message)
         wait = self._wait
         if wait is None or receipt.status is not _OK or not (wait.waits_always or self._waits(message)):

@@ -17,13 +17,14 @@ from typing import Final, TypedDict, Unpack
 
 import msgspec
 
-from flintlog.errors import InvalidConfig, InvalidTopic, StoreClosed
+from flintlog.errors import InvalidConfig, InvalidMessage, InvalidTopic, StoreClosed
 from flintlog.format.config_json import BATCH_TYPE, QUEUE_TYPE, SIMPLE_TYPE
+from flintlog.format.java import string_hash
 from flintlog.format.record import HALF_TOPIC, OP_TOPIC, SCHEDULE_TOPIC
 from flintlog.format.timer import TIMER_TOPIC
 from flintlog.format.topics import DLQ_PREFIX, LEGAL_NAME, LMQ_PREFIX, OFFSET_MOVED_EVENT, RETRY_PREFIX, is_system_topic
 from flintlog.store.log.log import Log
-from flintlog.store.model.arguments import plain_text
+from flintlog.store.model.arguments import check_queue, plain_text
 from flintlog.store.queues.queue_table import QueueTable
 from flintlog.store.settings.config_table import ConfigTable
 
@@ -152,6 +153,23 @@ class Topics:
         if found is None and self._is_light and isinstance(name, str) and name.startswith(LMQ_PREFIX):
             return TopicConfig(topic_name=name, read_queue_nums=1, write_queue_nums=1)
         return found
+
+    def queue_count(self, name: str) -> int:
+        """The number of queues that messages are put to: configured, or as many as RocketMQ would create."""
+        check_queue(name, 0)
+        topic = self.get(name)
+        return DEFAULT_QUEUE_NUMS if topic is None else topic.write_queue_nums
+
+    def queue_of(self, name: str, key: str) -> int:
+        """The queue of a key, in which `put(message, key=key)` stores: the same in each process and after each opening.
+
+        It is the Java hash of the key, without its sign, modulo the number of queues; a Java producer's
+        SelectMessageQueueByHash chooses the same one if one broker has the topic. If `write_queue_nums` is changed,
+        keys change their queues.
+        """
+        if not isinstance(key, str):
+            raise InvalidMessage(f"a key is text, not {type(key).__name__}")
+        return abs(string_hash(key)) % self.queue_count(name)
 
     def list(self, *, system: bool = False) -> list[TopicConfig]:
         """The topics by name; RocketMQ's own only when they are asked for."""
