@@ -18,6 +18,7 @@ from flintlog.disk.media.overlay import OverlayMedium
 from flintlog.errors import DiskFull, SyncFailed, WrongFileSize
 from flintlog.format.index_file import IndexHeader, IndexLayout
 from flintlog.kernel import index_hash
+from flintlog.store.index.index_file import IndexFile
 from flintlog.store.index.index_service import IndexService
 
 LAYOUT = IndexLayout(4, 6)  # five keys a file
@@ -360,6 +361,31 @@ def test_full_disk_is_said_and_tried_again() -> None:
     medium.capacity = None
     put(index, 1, "f")
     assert find(index, "f") == [100]
+
+
+@pytest.mark.parametrize("passed_ms", [0, 5])
+def test_a_file_that_was_interrupted_before_it_was_listed_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, passed_ms: int
+) -> None:
+    """A signal handler may raise between the call that makes the file and the assignment of its result."""
+    clock = Clock()
+    index = make_index(tmp_path, clock=clock)
+    put(index, 0, *"abcde")
+    make = IndexFile.__init__
+
+    def make_and_interrupt(*arguments: Any, **options: Any) -> None:  # noqa: ANN401
+        make(*arguments, **options)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patches:
+        patches.setattr(IndexFile, "__init__", make_and_interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            put(index, 1, "f")
+    assert len(list(tmp_path.iterdir())) == 2
+    clock.now_ms += passed_ms
+    put(index, 1, "f")
+    assert [path.name for path in sorted(tmp_path.iterdir())] == [file.name for file in index.files]
+    assert find(index, "f") == [100] and len(index.files) == 2
 
 
 def test_sealed_files_survive_a_crash() -> None:

@@ -50,6 +50,7 @@ class IndexService:
         self._on_full = on_full
         self._files: tuple[IndexFile, ...] = ()
         self._below: int | None = None
+        self._begun: Path | None = None
         self._lock = threading.Lock()
 
     @property
@@ -140,19 +141,26 @@ class IndexService:
         return True
 
     def _add_file(self, full: IndexFile | None) -> None:
+        self._remove_begun()
         path = self.directory / self._next_name()
         self._medium.make_directories(self.directory)
+        if not self._medium.exists(path):  # a file that is there already is not ours
+            self._begun = path
         file = IndexFile(path, self.layout, self._medium, is_new=True)
-        try:
-            if full is not None:
-                file.start_after(full.header)
-            with self._lock:
-                self._files = (*self._files, file)
-        except BaseException:
-            # A signal handler may raise here. A file that is not in the list would block the next one.
-            if all(each.path != path for each in self._files):
-                self._medium.remove(path)
-            raise
+        if full is not None:
+            file.start_after(full.header)
+        with self._lock:
+            self._files = (*self._files, file)
+
+    def _remove_begun(self) -> None:
+        """Remove the last file that was made if an exception, as of a signal handler, kept it out of the list.
+
+        It would block the next file, or stand as an empty one before it.
+        """
+        path = self._begun
+        if path is not None and all(file.path != path for file in self._files) and self._medium.exists(path):
+            self._medium.remove(path)
+        self._begun = None
 
     def _seal(self, full: IndexFile) -> None:
         full.flush()
