@@ -44,7 +44,7 @@ class Writable(Readable):
         self._fast_put.when_behind = engine.flushing.after_append if self._wait is None else None
         self._closed_batches = ClosedBatches(engine, self._appender)
 
-    def put(self, message: Message, *, key: str | None = None, check: bool = True) -> Receipt:
+    def put(self, message: Message, key: str | None = None, *, check: bool = True) -> Receipt:
         """Store one message. Under sync flush it is on disk when this returns.
 
         With a `key` the store chooses the queue: messages of one key share a queue, and so stay in order. See
@@ -84,7 +84,7 @@ class Writable(Readable):
             receipts = self._appender.append_encoded(batch)
         return self._finish(receipts, batch, check)
 
-    def put_async(self, message: Message, *, key: str | None = None, check: bool = True) -> Future[Receipt]:
+    def put_async(self, message: Message, key: str | None = None, *, check: bool = True) -> Future[Receipt]:
         """Store one message; the future is done when it is as durable as the configuration says.
 
         The future of a put that is not acknowledged carries `PutFailed`, or with `check=False` the receipt.
@@ -108,7 +108,7 @@ class Writable(Readable):
         """
         return self._closed_batches.put(messages, writer_id, batch_id)
 
-    async def aput(self, message: Message, *, key: str | None = None, check: bool = True) -> Receipt:
+    async def aput(self, message: Message, key: str | None = None, *, check: bool = True) -> Receipt:
         """Store one message from asyncio; a group of waiting producers is woken by one call into the loop."""
         if key is not None:
             message = self._choice.by_key(message, key)
