@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from importlib import import_module
 
 import flintlog
-from flintlog import StoreConfig, testing
+from flintlog import Store, StoreConfig, testing
 from flintlog.errors import FlintlogError
 
 _WIDTH = 100
@@ -33,7 +33,12 @@ class Section:
     names: Sequence[str]
 
 
-_FIRST = ("open_store", "Store", "StoreConfig", "Message")
+_FIRST = ("open_store", "Message", "Store", "Receipt", "StoredMessage", "Page", "Consumer", "StoreConfig")
+_FIRST_OF_STORE = (
+    *("put", "put_batch", "aput", "aput_batch", "put_async", "get", "messages", "query", "consumer", "close", "topics"),
+    *("groups", "scan", "message_by_id", "message_at", "offset_at", "min_offset", "max_offset", "queues", "recovery"),
+    *("service", "on_arrival", "stats", "flush", "wait_dispatched", "put_closed", "put_encoded"),
+)
 
 
 def _is_error(value: object) -> bool:
@@ -48,6 +53,12 @@ def _of_the_package() -> Sequence[str]:
 
 SECTIONS = (
     Section("flintlog", "`from flintlog import …`", "flintlog", _of_the_package()),
+    Section(
+        "Received messages",
+        "What a consumer gives",
+        "flintlog.store.consume.group_queues",
+        ["ReceivedMessage", "QueuePosition", "OffsetMove"],
+    ),
     Section("Topics", "`store.topics`", "flintlog.store.settings.topics", ["Topics", "TopicConfig"]),
     Section("Groups", "`store.groups`", "flintlog.store.settings.groups", ["Groups", "GroupConfig"]),
     Section(
@@ -110,17 +121,28 @@ def _class(name: str, kind: type, *, is_given: bool) -> Iterator[str]:
         return
     if kind is StoreConfig:
         yield "\nEvery [option](options.md) is a keyword and an attribute.\n"
-    for member_name, member in _members(kind):
+    members = list(_members(kind))
+    if kind is Store:
+        members.sort(key=_place)
+    for member_name, member in members:
         if isinstance(member, property):
             yield f"\n#### {name}.{member_name}\n\n{_property(member_name, member)}\n{_docstring(member)}"
         else:
             yield f"\n#### {name}.{member_name}\n\n{_signature(member_name, member)}\n{_docstring(member)}"
 
 
+def _place(member: tuple[str, object]) -> int:
+    """What people call first comes first; the rest follows in the order in which it is written."""
+    name, _ = member
+    return _FIRST_OF_STORE.index(name) if name in _FIRST_OF_STORE else len(_FIRST_OF_STORE)
+
+
 def _members(kind: type) -> Iterator[tuple[str, object]]:
-    """Public methods and properties of ours, in the order in which they are written."""
+    """Public methods and properties of ours, in the order in which they are written; not those of a public base."""
     seen: set[str] = set()
     for part in kind.__mro__:
+        if part is not kind and part.__name__ in flintlog.__all__:
+            return
         if not part.__module__.startswith("flintlog"):
             continue
         for name, value in vars(part).items():

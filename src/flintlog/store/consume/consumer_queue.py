@@ -45,7 +45,7 @@ _MOVED: Final = frozenset({GetStatus.OFFSET_TOO_SMALL, GetStatus.OFFSET_OVERFLOW
 
 
 class ReceivedMessage(StoredMessage):
-    """A message from a consumer, with the queue and the offset at which it is acknowledged.
+    """A `StoredMessage` with the queue and the offset at which it is acknowledged; made by `Consumer`.
 
     `delivery_count` is 1, and one more each time it comes again in this process. (`reconsume_times` counts how often
     the message was sent back, and is stored.)
