@@ -158,6 +158,16 @@ class Progress:
         self._doing, self._pace = f"{self._what}: {name}", Pace(self._unit)
         self._line.show(self._doing, self._pace, "running")
 
+    def of_part(self, name: str) -> Callable[[int, int], None]:
+        """A progress of a part that comes again between other parts."""
+
+        def show(done: int, total: int) -> None:
+            if self._doing != f"{self._what}: {name}" or done < self._pace.done:
+                self.part(name)
+            self(done, total)
+
+        return show
+
     def __enter__(self) -> Self:
         return self
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import base64
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,9 @@ import pytest
 from flintlog import Message, StoreConfig, open_store
 from flintlog.cli import main
 from flintlog.cli.exit_codes import ExitCode
+from flintlog.cli.mend.exporting import Part, part_of
+from flintlog.maintenance.inspect.log_reader import Wanted
+from flintlog.store.log.batch_markers import MARKER_TOPIC
 from flintlog.store.model.message import Receipt
 from flintlog.store.put.appender import Appender, Prepared
 
@@ -233,3 +237,58 @@ def test_an_import_that_is_interrupted_leaves_nothing_and_runs_again(
     assert run(capsys, *place) == {"messages": 500, "skipped": 0}
     rows = run(capsys, "cat", tmp_path / "new", "--topic", "orders", "-o", "json")
     assert [row["queue_offset"] for row in rows] == list(range(500))
+
+
+def test_an_export_that_is_interrupted_goes_on_and_has_every_message_once(
+    golden: Golden, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = golden("plain") / "store"
+    run(capsys, "export", store, tmp_path / "whole", "-o", "json")
+    write = Part.write
+
+    def interrupted(self: Part, lines: Iterable[str]) -> None:
+        write(self, islice(lines, 1000))
+        self.file.write(b'{"topic": "torn')
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Part, "write", interrupted)
+        assert main.run(["export", str(store), str(tmp_path / "lines")]) == ExitCode.INTERRUPTED
+    assert not (tmp_path / "lines").exists()
+    assert main.run(["export", str(store), str(tmp_path / "lines")]) == 0
+    assert "goes on after 1000 messages" in capsys.readouterr().err
+    assert (tmp_path / "lines").read_bytes() == (tmp_path / "whole").read_bytes()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["lines", "whole"]
+
+
+def test_a_part_that_is_not_of_this_store_any_more_is_written_anew(
+    golden: Golden, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store, target = golden("plain") / "store", tmp_path / "lines"
+    run(capsys, "export", store, tmp_path / "whole", "-o", "json")
+    lines = (tmp_path / "whole").read_bytes().splitlines(keepends=True)
+    wanted = Wanted(but_topic=MARKER_TOPIC)
+    part_of(target, store, wanted).write_bytes(lines[0].replace(b'"flag": ', b'"flag": 1'))
+    run(capsys, "export", store, target, "-o", "json")
+    assert target.read_bytes() == (tmp_path / "whole").read_bytes()
+
+
+@pytest.mark.parametrize("name", ["plain", "transaction", "delay"])
+def test_a_round_trip_gives_the_same_messages(
+    golden: Golden, name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """But for what a store gives each message itself: its place, its time, its own host."""
+    own = {"queue_offset", "physical_offset", "message_id", "store_timestamp", "store_host", "tags_code", "size"}
+    for store, file in ((golden(name) / "store", "first"), (tmp_path / "new", "second")):
+        run(capsys, "export", store, tmp_path / file, "-o", "json")
+        if file == "first":
+            run(capsys, "import", tmp_path / "new", tmp_path / file, "--create", "-o", "json")
+    first, second = (
+        [
+            {field: value for field, value in json.loads(line).items() if field not in own}
+            for line in (tmp_path / file).read_text().splitlines()
+        ]
+        for file in ("first", "second")
+    )
+    assert len(first) > 100
+    assert second == first

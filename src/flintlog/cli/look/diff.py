@@ -10,7 +10,7 @@ import click
 
 from flintlog.cli.exit_codes import ExitCode
 from flintlog.cli.output import Output, TableOutput
-from flintlog.cli.parameters import LocalPath, output_option, store_config_option
+from flintlog.cli.parameters import LocalPath, output_option, progress_option, store_config_option
 
 if TYPE_CHECKING:
     from flintlog.maintenance.inspect.diff import LogDiff, Side
@@ -23,12 +23,14 @@ _FOLDER = LocalPath(exists=True, file_okay=False, path_type=Path)
 @click.argument("a", type=_FOLDER)
 @click.argument("b", type=_FOLDER)
 @store_config_option
+@progress_option
 @output_option
 def diff(a: Path, b: Path, config: StoreConfig | None, output: Output) -> int:
     """Compare the logs of the stores in A and B: first divergence, which is ahead, what may be cut."""
     from flintlog.maintenance.inspect.diff import diff as run
 
-    found = run(a, b, config)
+    with output.progress("diff", "nothing was changed; run it again") as progress:
+        found = run(a, b, config, progress=progress)
     if isinstance(output, TableOutput):
         sides = [{**asdict(side), "store": name, "first_own": _place(side)} for name, side in _named(found)]
         output.rows(sides, ("store", "min_offset", "end_offset", "own_bytes", "own_messages", "first_own"))

@@ -10,10 +10,12 @@ from pathlib import Path
 import click
 
 from flintlog.cli.output import CsvOutput, Output, TableOutput
-from flintlog.cli.parameters import LocalPath, output_option
+from flintlog.cli.parameters import LocalPath, output_option, progress_option
+from flintlog.cli.progress import Progress
 
 TABLE_LIMIT = 200
 TABLE_CHARS = 60
+_ROWS_A_LOOK = 1000
 
 Row = Mapping[str, object]
 
@@ -23,6 +25,7 @@ Row = Mapping[str, object]
 @click.option("--type", "kind", help="What the file is, if its name and directory do not say.")
 @click.option("--limit", type=click.IntRange(0), help=f"At most so many rows; {TABLE_LIMIT} for a table.")
 @click.option("--fields", "by_field", is_flag=True, help="A row for each field, with the byte offset of its part.")
+@progress_option
 @output_option
 def dump(file: Path, kind: str | None, limit: int | None, by_field: bool, output: Output) -> None:
     """Decode FILE of a store (log, queue, index, checkpoint, config, timer …) with byte offsets and field names.
@@ -38,16 +41,27 @@ def dump(file: Path, kind: str | None, limit: int | None, by_field: bool, output
         raise click.UsageError(f"{file.name} does not say what it is; name it with --type: {', '.join(FILE_KINDS)}")
     view = LocalMedium().open(file).buffer if file.stat().st_size else memoryview(b"")
     rows: Iterator[Row] = iter(dump_file(kind, view))
+    progress = output.progress("dump", "run it again with --limit for its beginning")
+    rows = _watched(rows, progress, len(view))
     if by_field:
         rows = _by_field(rows)
     limit = TABLE_LIMIT if limit is None and isinstance(output, TableOutput) else limit
     shown = islice(rows, limit if limit is None else min(limit, sys.maxsize))
-    if isinstance(output, (TableOutput, CsvOutput)):
-        _write_columns(shown, output, by_field)
-    else:
-        output.rows(shown, ())
+    with progress:
+        if isinstance(output, (TableOutput, CsvOutput)):
+            _write_columns(shown, output, by_field)
+        else:
+            output.rows(shown, ())
     if limit is not None and next(rows, None) is not None:
         output.cut(limit, "rows", "--limit shows more")
+
+
+def _watched(rows: Iterator[Row], progress: Progress, size: int) -> Iterator[Row]:
+    for count, row in enumerate(rows):
+        if not count % _ROWS_A_LOOK:
+            progress(int(str(row["offset"])), size)
+        yield row
+    progress(size, size)
 
 
 def _by_field(rows: Iterable[Row]) -> Iterator[Row]:

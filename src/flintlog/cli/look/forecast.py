@@ -16,10 +16,11 @@ import click
 
 from flintlog.cli.drawing import bar, can_draw, show_bytes
 from flintlog.cli.output import Output, TableOutput
-from flintlog.cli.parameters import look, output_option, store_argument, store_config_option
+from flintlog.cli.parameters import look, output_option, progress_option, store_argument, store_config_option
 from flintlog.cli.times import format_ms
 
 if TYPE_CHECKING:
+    from flintlog.cli.progress import Progress
     from flintlog.disk.media.medium import DiskUsage
     from flintlog.maintenance.inspect.forecast import Forecast, Limit
     from flintlog.maintenance.inspect.store_files import StoreFiles
@@ -40,13 +41,15 @@ _BAR_WIDTH = 40
     help="How many of the last days are looked at.",
 )
 @store_config_option
+@progress_option
 @output_option
 def forecast(store: Path, days: int, config: StoreConfig | None, output: Output) -> None:
     """Say how STORE's log grows, when its disk reaches each limit, and for how long messages could be kept."""
     files = look(store, config, output)
     config = or_rocketmq_defaults(config, output)
     now_ms = time.time_ns() // 1_000_000
-    found, disk = foresee(files, config, days, now_ms)
+    with output.progress("forecast", "nothing was changed; run it again", "files") as progress:
+        found, disk = foresee(files, config, days, now_ms, progress)
     if isinstance(output, TableOutput):
         _write(found, disk, config, output)
     else:
@@ -63,15 +66,18 @@ def or_rocketmq_defaults(config: StoreConfig | None, output: Output) -> StoreCon
     return config
 
 
-def foresee(files: StoreFiles, config: StoreConfig, days: int, now_ms: int) -> tuple[Forecast, DiskUsage | None]:
+def foresee(
+    files: StoreFiles, config: StoreConfig, days: int, now_ms: int, progress: Progress | None = None
+) -> tuple[Forecast, DiskUsage | None]:
     """Look at a store's files, and forecast."""
     from flintlog.maintenance.inspect.forecast import forecast as calculate
     from flintlog.maintenance.inspect.log_samples import derived_bytes, sample_log
     from flintlog.maintenance.inspect.overview import log_disk
     from flintlog.store.retention.retention_rules import RetentionRules
 
-    samples = sample_log(files, now_ms - days * DAY_MS)
+    samples = sample_log(files, now_ms - days * DAY_MS, progress)
     length = samples[-1].physical_offset - samples[0].physical_offset if samples else 0
+    queues = progress.of_part("queues") if progress is not None else None
     disk, rules = log_disk(files), RetentionRules.of(config)
     found = calculate(
         samples,
@@ -80,7 +86,7 @@ def foresee(files: StoreFiles, config: StoreConfig, days: int, now_ms: int) -> t
         now_ms=now_ms,
         days=days,
         reserved_ms=None if rules is None else rules.reserved_ms,
-        derived_ratio=derived_bytes(files) / length if length else 0.0,
+        derived_ratio=derived_bytes(files, queues) / length if length else 0.0,
     )
     return found, disk
 

@@ -10,7 +10,7 @@ import click
 
 from flintlog.cli.exit_codes import ExitCode
 from flintlog.cli.output import CsvOutput, JsonLinesOutput, Output, TableOutput
-from flintlog.cli.parameters import LocalPath, output_option, store_config_option
+from flintlog.cli.parameters import LocalPath, output_option, progress_option, store_config_option
 from flintlog.cli.times import format_ms, parse_ms
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ _FOLDER = LocalPath(path_type=Path, file_okay=False)
 @click.argument("first", type=_FOLDER, metavar="STORE|verify")
 @click.argument("target", type=_FOLDER)
 @store_config_option
+@progress_option
 @output_option
 def backup(first: Path, target: Path, config: StoreConfig | None, output: Output) -> int:
     """Copy the store in STORE to TARGET, also while it runs; a second time, only what is new.
@@ -37,14 +38,18 @@ def backup(first: Path, target: Path, config: StoreConfig | None, output: Output
         return _verify(target, output)
     from flintlog.maintenance.backup.backup import backup as run
 
-    output.record(asdict(run(first, target, config)))
+    goes_on = "the earlier backup in TARGET is whole, if there is one; run it again to finish this one"
+    with output.progress("backup", goes_on) as progress:
+        report = run(first, target, config, progress=progress)
+    output.record(asdict(report))
     return ExitCode.FINE
 
 
 def _verify(target: Path, output: Output) -> int:
     from flintlog.maintenance.backup.backup import verify_backup
 
-    manifest, damages = verify_backup(target)
+    with output.progress("backup verify", "nothing was changed; run it again") as progress:
+        manifest, damages = verify_backup(target, progress=progress)
     rows = [asdict(damage) for damage in damages]
     if isinstance(output, (TableOutput, CsvOutput, JsonLinesOutput)):
         if rows or not isinstance(output, TableOutput):
@@ -72,6 +77,7 @@ def _verify(target: Path, output: Output) -> int:
 )
 @click.option("--to", "to_offset", type=click.IntRange(0), help="With the messages that begin before this offset.")
 @store_config_option
+@progress_option
 @output_option
 def restore(
     target: Path, new: Path, at_ms: int | None, to_offset: int | None, config: StoreConfig | None, output: Output
@@ -81,5 +87,10 @@ def restore(
         raise click.UsageError("--at and --to both name an end; give one")
     from flintlog.maintenance.backup.restore import restore as run
 
-    output.record(asdict(run(target, new, at_ms=at_ms, to_offset=to_offset, config=config)))
+    goes_on = "NEW was not made, and what there is of it is removed when you run it again"
+    with output.progress("restore", goes_on) as progress:
+        report = run(
+            target, new, at_ms=at_ms, to_offset=to_offset, config=config, progress=progress, on_step=progress.part
+        )
+    output.record(asdict(report))
     return ExitCode.FINE

@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -18,9 +19,13 @@ from flintlog.errors import FormatError, InvalidMessage, PutFailed
 from flintlog.format.sys_flag import BORN_HOST_V6, COMPRESSED, COMPRESSION_MASK, STORE_HOST_V6
 from flintlog.store.model.message import Message
 from flintlog.store.put.closed_batch import StagedMessages
+from flintlog.store.runtime.jobs import Counted, Progress
 from flintlog.store.store import Store
 
 _STORE_ADDS = frozenset({"__CRC32#"})
+_LINES_A_LOOK = 1000
+_READINGS = 3
+"""Lines are read to be checked, to be measured, and to be put."""
 _OF_AN_ARRAY = frozenset({"[", "]", "[]"})
 _DECODERS: Mapping[str, Callable[[str], bytes]] = {
     "base64": lambda text: base64.b64decode(text, validate=True),
@@ -32,12 +37,13 @@ _DECODERS: Mapping[str, Callable[[str], bytes]] = {
 class ImportedLines(StagedMessages):
     """The messages of a file; they can be iterated more than once. `line` is the number of the last line read."""
 
-    def __init__(self, file: IO[str], topic: str | None) -> None:
+    def __init__(self, file: IO[str], topic: str | None, progress: Progress | None = None) -> None:
         self._topic = topic
         self._file = file if file.seekable() else _spooled(file)
         self._begin = self._file.tell()
         self.line = 0
         self.readings = 0
+        self._counted = Counted(progress, _READINGS * _size_of(self._file))
 
     def __iter__(self) -> Iterator[Message]:
         self.readings += 1
@@ -57,11 +63,17 @@ class ImportedLines(StagedMessages):
         self._file.seek(self._begin)
         self.line = 0
         try:
+            read = 0
             for line in self._file:
                 self.line += 1
+                read += len(line)
+                if not self.line % _LINES_A_LOOK:
+                    self._counted.add(read)
+                    read = 0
                 text = line.strip()
                 if text and text not in _OF_AN_ARRAY:
                     yield text.removesuffix(",")
+            self._counted.add(read)
         except UnicodeDecodeError as error:
             raise InvalidMessage(f"line {self.line + 1} is not UTF-8: {error.reason}") from error
 
@@ -84,6 +96,7 @@ class ImportedLines(StagedMessages):
                 born_timestamp=row.get("born_timestamp"),
                 born_host=row.get("born_host"),
                 reconsume_times=row.get("reconsume_times", 0),
+                prepared_transaction_offset=row.get("prepared_transaction_offset", 0),
             )
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise InvalidMessage(f"line {self.line} is no exported message: {error}") from error
@@ -105,6 +118,13 @@ def put_lines(store: Store, lines: ImportedLines, writer_id: str | None) -> int:
             raise  # the disk failed during the put; the next opening cuts the unfinished batch
         raise InvalidMessage(f"line {lines.line} cannot be put: {error.what}; nothing was put") from error
     return 0 if batch is None else batch.message_count
+
+
+def _size_of(file: IO[str]) -> int:
+    try:
+        return os.fstat(file.fileno()).st_size
+    except OSError:
+        return 0
 
 
 def _spooled(file: IO[str]) -> IO[str]:

@@ -10,7 +10,7 @@ import click
 
 from flintlog.cli.exit_codes import ExitCode
 from flintlog.cli.output import CsvOutput, JsonLinesOutput, Output, TableOutput, with_relative_file
-from flintlog.cli.parameters import output_option, store_argument, store_config_option
+from flintlog.cli.parameters import output_option, progress_option, store_argument, store_config_option
 
 if TYPE_CHECKING:
     from flintlog.checks.finding import Finding
@@ -33,6 +33,7 @@ _ROWS = (
 @click.option("--plan", "is_plan", is_flag=True, help="Show the steps and what would be lost; write nothing.")
 @click.option("--apply", "is_apply", is_flag=True, help="Apply the steps. Replaced files are kept beside the store.")
 @store_config_option
+@progress_option
 @output_option
 def repair(store: Path, is_plan: bool, is_apply: bool, config: StoreConfig | None, output: Output) -> int:
     """Mend the store in STORE: cut, build again, restore. Replaced files are moved to STORE.repaired-TIME.
@@ -48,12 +49,16 @@ def repair(store: Path, is_plan: bool, is_apply: bool, config: StoreConfig | Non
     if is_plan:
         from flintlog.maintenance.repair.repair import plan_repair
 
-        plan = plan_repair(store, config)
+        with output.progress("repair: verify", "nothing was changed; run it again") as progress:
+            plan = plan_repair(store, config, progress=progress)
         _show(output, store, "plan", plan, None)
         return ExitCode.FINDINGS if plan.steps or plan.left else ExitCode.FINE
     from flintlog.maintenance.repair.repair import repair as run
 
-    report = run(store, config)
+    with output.progress(
+        "repair", "run it again: it finishes, and keeps what it replaces in the same place"
+    ) as progress:
+        report = run(store, config, on_step=progress.part, progress=progress.of_part("verify"))
     _show(output, store, "apply", report, report.kept_in)
     return ExitCode.FINDINGS if report.left else ExitCode.FINE
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import json
+import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -12,21 +13,27 @@ import click
 from flintlog.cli.exit_codes import ExitCode
 from flintlog.cli.messages import BODY_FORMS, body_fields, to_row
 from flintlog.cli.names import GROUP, TOPIC
-from flintlog.cli.output import Output, TableOutput
+from flintlog.cli.output import JsonLinesOutput, Output, TableOutput
 from flintlog.cli.parameters import (
     LocalFile,
     LocalPath,
     Seconds,
     open_for_writing,
     output_option,
+    progress_option,
     store_argument,
     store_config_option,
 )
 from flintlog.cli.times import parse_ms
-from flintlog.errors import DiskError, InvalidOffset
+from flintlog.errors import InvalidOffset
 
 if TYPE_CHECKING:
+    from flintlog.cli.progress import Progress
+    from flintlog.maintenance.inspect.log_reader import LogReader, Wanted
+    from flintlog.maintenance.inspect.store_files import StoreFiles
     from flintlog.store.options.store_config import StoreConfig
+
+_LINES_A_LOOK = 1000
 
 
 @click.command()
@@ -90,6 +97,7 @@ def _require_topic(store: Path, config: StoreConfig | None, topic: str) -> None:
 @click.option("--from", "from_ms", type=parse_ms, metavar="TIME", help="Stored at or after this time.")
 @click.option("--until", "until_ms", type=parse_ms, metavar="TIME", help="Stored before this time.")
 @store_config_option
+@progress_option
 @output_option
 def export(
     store: Path,
@@ -103,33 +111,47 @@ def export(
 ) -> int:
     """Write messages of the store in STORE as JSON lines, bodies in base64, for `flintlog import`.
 
-    They are written to FILE, or to standard output. With FILE, their number is printed.
+    They are written to FILE, or to standard output. With FILE, their number is printed. FILE appears when it is whole.
+    An export that was interrupted and is run again goes on after the last message that it has written.
     """
+    from flintlog.cli.mend.exporting import part_of, whole_file
     from flintlog.maintenance.inspect.log_reader import LogReader, Wanted
     from flintlog.maintenance.inspect.store_files import look_at
     from flintlog.store.log.batch_markers import MARKER_TOPIC
 
     damage: list[tuple[int, int, str]] = []
-    reader = LogReader(look_at(store, config), lambda *place: damage.append(place))
-    count = 0
-    with _open_file(file) as lines:
-        for message in reader.messages(Wanted(topic, queue_id, from_ms, until_ms)):
-            if topic is None and message.topic == MARKER_TOPIC:
-                continue  # a marker that closes a batch in this store, not a message
-            lines.write(json.dumps(to_row(message, "base64"), ensure_ascii=False) + "\n")
-            count += 1
-    if file != "-":
+    files = look_at(store, config)
+    reader = LogReader(files, lambda *place: damage.append(place))
+    # A marker closes a batch in this store; it is no message.
+    wanted = Wanted(topic, queue_id, from_ms, until_ms, but_topic=MARKER_TOPIC if topic is None else None)
+    if file == "-":
+        with output.progress("export", "standard output has only a part; run it again") as progress:
+            JsonLinesOutput(sys.stdout).encoded_rows(_lines(files, reader, wanted, progress))
+    else:
+        goes_on = f"{part_of(Path(file), store, wanted)} has them; run it again, and it goes on there"
+        with output.progress("export", goes_on) as progress, whole_file(Path(file), store, wanted, reader) as part:
+            if part.start is not None:
+                output.note(f"goes on after {part.count} messages that were exported before")
+                reader.look_for_damage(part.start)
+            part.write(_lines(files, reader, replace(wanted, start=part.start), progress))
+            count = part.count
         output.record({"messages": count})
     for begin, end, evidence in damage:
         output.note(f"passed over {end - begin} bytes at {begin}: {evidence}")
     return ExitCode.PARTIAL if damage else ExitCode.FINE
 
 
-def _open_file(file: str) -> IO[str]:
-    try:
-        return click.open_file(file, "w", encoding="utf-8")
-    except OSError as error:
-        raise DiskError(f"the file cannot be written: {error.strerror}", path=file) from error
+def _lines(files: StoreFiles, reader: LogReader, wanted: Wanted, progress: Progress) -> Iterator[str]:
+    from flintlog.cli.mend.exporting import FORM
+    from flintlog.cli.message_lines import MessageLines
+    from flintlog.maintenance.inspect.overview import log_end
+
+    first, end = files.min_offset, log_end(files)[0]
+    for count, line in enumerate(MessageLines(reader, FORM).lines(wanted)):
+        if not count % _LINES_A_LOOK:
+            progress(reader.position - first, end - first)
+        yield line
+    progress(end - first, end - first)
 
 
 @click.command("import")
@@ -139,6 +161,7 @@ def _open_file(file: str) -> IO[str]:
 @click.option("--create", is_flag=True, help="Make the store if there is none.")
 @click.option("--again", is_flag=True, help="Put them even if the same lines were imported before.")
 @store_config_option
+@progress_option
 @output_option
 def import_(
     store: Path, file: IO[str], topic: str | None, create: bool, again: bool, config: StoreConfig | None, output: Output
@@ -149,10 +172,12 @@ def import_(
     """
     from flintlog.cli.mend.importing import ImportedLines, put_lines
 
-    lines = ImportedLines(file, topic)
-    count, name = lines.check()
-    with open_for_writing(store, config, output, create) as opened:
-        put = put_lines(opened, lines, None if again else f"import-{name}") if count else 0
+    goes_on = "all of them were put or none; run it again: without --again, it puts nothing twice"
+    with output.progress("import", goes_on) as progress:
+        lines = ImportedLines(file, topic, progress)
+        count, name = lines.check()
+        with open_for_writing(store, config, output, create) as opened:
+            put = put_lines(opened, lines, None if again else f"import-{name}") if count else 0
     output.record({"messages": put, "skipped": count - put})
     if put < count:
         output.note("these lines were imported before, and nothing was put; --again puts them once more")

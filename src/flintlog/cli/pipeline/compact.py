@@ -8,8 +8,10 @@ from pathlib import Path
 import click
 
 from flintlog.cli.output import Output
-from flintlog.cli.parameters import LocalPath, output_option
-from flintlog.cli.pipeline.commands import progress_bar, session, session_options
+from flintlog.cli.parameters import LocalPath, output_option, progress_option
+from flintlog.cli.pipeline.commands import session, session_options
+
+_GOES_ON = "run it again: it begins anew"
 
 
 @click.command("compact")
@@ -32,6 +34,7 @@ from flintlog.cli.pipeline.commands import progress_bar, session, session_option
     "--config", type=LocalPath(exists=True, dir_okay=False), help="The new store's broker.conf, or JSON or TOML."
 )
 @session_options
+@progress_option
 @output_option
 def compact(
     store: str,
@@ -64,7 +67,7 @@ def compact(
         config=config,
     )
     find_logs((store,), strict=not allow_data_loss)  # before anyone waits for Spark to start
-    with session(master, conf) as spark, progress_bar("compacting") as progress:
+    with session(master, conf) as spark, output.progress("compacting", _GOES_ON, "tasks") as progress:
         report = run(spark, store, into, form=form, options=options, progress=progress)
     output.record(asdict(report))
     if report.keyless and not keep_keyless:

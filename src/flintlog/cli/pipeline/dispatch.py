@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING
 import click
 
 from flintlog.cli.output import Output
-from flintlog.cli.parameters import LocalPath, Seconds, config_option, output_option
-from flintlog.cli.pipeline.commands import progress_bar, session, session_options
+from flintlog.cli.parameters import LocalPath, Seconds, config_option, output_option, progress_option
+from flintlog.cli.pipeline.commands import session, session_options
 from flintlog.cli.pipeline.export import stopped_by_signals
 
 if TYPE_CHECKING:
     from flintlog.store.options.store_config import StoreConfig
+
+_GOES_ON = "run it again: it goes on where the last batch ended"
 
 
 @click.command("dispatch")
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 @click.option("--interval", type=Seconds(0.01), default=0.1, show_default=True, help="Seconds between batches.")
 @session_options
 @config_option
+@progress_option
 @output_option
 def dispatch(
     store: Path,
@@ -44,7 +47,11 @@ def dispatch(
     from flintlog.store.paths import StorePaths
 
     check_given_away(StorePaths.of(store.absolute(), config), LocalMedium())  # before anyone waits for Spark to start
-    with stopped_by_signals() as stop, session(master, conf) as spark, progress_bar("dispatching") as progress:
+    with (
+        stopped_by_signals() as stop,
+        session(master, conf) as spark,
+        output.progress("dispatching", _GOES_ON) as progress,
+    ):
         report = run(spark, store, config=config, once=once, stop=stop, interval_s=interval, progress=progress)
     output.record(asdict(report))
     if report.serial_because is not None:

@@ -13,8 +13,10 @@ import click
 
 from flintlog.cli.names import TOPIC
 from flintlog.cli.output import Output
-from flintlog.cli.parameters import LocalPath, Seconds, output_option
-from flintlog.cli.pipeline.commands import progress_bar, session, session_options
+from flintlog.cli.parameters import LocalPath, Seconds, output_option, progress_option
+from flintlog.cli.pipeline.commands import session, session_options
+
+_GOES_ON = "rows that were committed stay; run it again, and it goes on after them"
 
 
 @click.command("export")
@@ -36,6 +38,7 @@ from flintlog.cli.pipeline.commands import progress_bar, session, session_option
 @click.option("--catalog", help="The Iceberg catalog, as pyiceberg knows it; else one is made in TABLE.")
 @click.option("--identifier", default="rocketmq.messages", show_default=True, help="The table's name in a catalog.")
 @session_options
+@progress_option
 @output_option
 def export(
     store: str,
@@ -73,7 +76,7 @@ def export(
     )
     name = None if catalog is None else IcebergName(catalog, identifier)
     find_logs((store,), strict=not allow_data_loss)  # before anyone waits for Spark to start
-    with session(master, conf) as spark, progress_bar("exporting") as progress:
+    with session(master, conf) as spark, output.progress("exporting", _GOES_ON, "tasks") as progress:
         if not is_following:
             report = run(spark, store, table, form=form, name=name, options=options, progress=progress)
             output.record(asdict(report))

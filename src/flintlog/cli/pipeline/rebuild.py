@@ -9,13 +9,15 @@ import click
 
 from flintlog.cli.names import TOPIC
 from flintlog.cli.output import Output
-from flintlog.cli.parameters import look, output_option, store_config_option
-from flintlog.cli.pipeline.commands import progress_bar, session, session_options
+from flintlog.cli.parameters import look, output_option, progress_option, store_config_option
+from flintlog.cli.pipeline.commands import session, session_options
 from flintlog.disk.places import is_uri, local_path
 
 if TYPE_CHECKING:
     from flintlog.pipeline.rebuild import Mode
     from flintlog.store.options.store_config import StoreConfig
+
+_GOES_ON = "run it again: it begins anew"
 
 
 @click.command("rebuild")
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 )
 @session_options
 @store_config_option
+@progress_option
 @output_option
 def rebuild(
     store: str,
@@ -52,7 +55,7 @@ def rebuild(
     find_logs((store,))  # before anyone waits for Spark to start
     if config is None and not is_uri(store):
         config = guessed_config(look(local_path(store), None, output))
-    with session(master, conf) as spark, progress_bar("reading the log") as progress:
+    with session(master, conf) as spark, output.progress("reading the log", _GOES_ON, "tasks") as progress:
         report = run(spark, store, config=config, topics=topics, into=into, mode=mode, progress=progress)
     output.record(asdict(report))
     if report.serial_queues:

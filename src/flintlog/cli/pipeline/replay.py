@@ -8,8 +8,8 @@ from pathlib import Path
 import click
 
 from flintlog.cli.output import Output
-from flintlog.cli.parameters import LocalPath, output_option, to_pairs
-from flintlog.cli.pipeline.commands import progress_bar, session, session_options
+from flintlog.cli.parameters import LocalPath, output_option, progress_option, to_pairs
+from flintlog.cli.pipeline.commands import session, session_options
 from flintlog.cli.times import parse_ms, parse_span_ms
 
 
@@ -18,6 +18,9 @@ def _to_names(context: click.Context, parameter: click.Parameter, values: tuple[
     if not all(pairs.values()):
         raise click.BadParameter("a topic needs a new name")
     return pairs
+
+
+_GOES_ON = "nothing was put; run it again"
 
 
 @click.command("replay")
@@ -50,6 +53,7 @@ def _to_names(context: click.Context, parameter: click.Parameter, values: tuple[
 @click.option("--allow-data-loss", is_flag=True, help="Skip damage.")
 @click.option("--config", type=LocalPath(exists=True, dir_okay=False), help="The store's broker.conf, or JSON or TOML.")
 @session_options
+@progress_option
 @output_option
 def replay(
     source: str,
@@ -78,7 +82,7 @@ def replay(
 
     options = ReplayOptions(topics=topics or None, fail_on_data_loss=not allow_data_loss, **chosen)  # type: ignore[arg-type]
     check_source(source, form)  # before anyone waits for Spark to start
-    with session(master, conf) as spark, progress_bar("replaying") as progress:
+    with session(master, conf) as spark, output.progress("replaying", _GOES_ON, "tasks") as progress:
         report = run(
             spark, source, store, form=form, options=options, name=name, again=again, config=config, progress=progress
         )

@@ -10,13 +10,15 @@ import click
 from flintlog.cli.exit_codes import ExitCode
 from flintlog.cli.mend.verify import show_verification
 from flintlog.cli.output import Output, TableOutput
-from flintlog.cli.parameters import output_option, store_config_option
-from flintlog.cli.pipeline.commands import progress_bar, session, session_options
+from flintlog.cli.parameters import output_option, progress_option, store_config_option
+from flintlog.cli.pipeline.commands import session, session_options
 
 if TYPE_CHECKING:
     from flintlog.store.options.store_config import StoreConfig
 
 _KIND_COLUMNS = ("id", "severity", "count", "first_file", "first_offset", "remedy")
+
+_GOES_ON = "nothing was changed; run it again"
 
 
 @click.command("verify")
@@ -24,6 +26,7 @@ _KIND_COLUMNS = ("id", "severity", "count", "first_file", "first_offset", "remed
 @click.option("--quick", is_flag=True, help="The last log file, file names and lengths, side files.")
 @session_options
 @store_config_option
+@progress_option
 @output_option
 def verify(
     store: str, quick: bool, master: str | None, conf: dict[str, str], config: StoreConfig | None, output: Output
@@ -36,7 +39,7 @@ def verify(
 
     root, medium, _ = place_of(store)
     look_at(root, config, medium)  # before anyone waits for Spark to start
-    with session(master, conf) as spark, progress_bar("checking the log") as progress:
+    with session(master, conf) as spark, output.progress("checking the log", _GOES_ON, "tasks") as progress:
         answer = run(spark, store, config=config, mode="quick" if quick else "full", progress=progress)
     show_verification(answer, root, output)
     if answer.findings and isinstance(output, TableOutput):

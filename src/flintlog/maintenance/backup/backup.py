@@ -47,6 +47,7 @@ from flintlog.maintenance.backup.backup_files import (
 from flintlog.maintenance.inspect.delay_levels import format_levels
 from flintlog.maintenance.inspect.store_files import StoreFiles, look_at, refuse_member
 from flintlog.store.paths import LEDGER_PREFIX, MEMBER_TERM
+from flintlog.store.runtime.jobs import Counted, Progress
 from flintlog.store.settings.written_with import DELAY_LEVELS, DERIVED_FILES
 
 if TYPE_CHECKING:
@@ -72,9 +73,14 @@ class BackupReport:
 
 
 def backup(
-    root: Path, target: Path, config: StoreConfig | None = None, *, medium: Medium | None = None
+    root: Path,
+    target: Path,
+    config: StoreConfig | None = None,
+    *,
+    medium: Medium | None = None,
+    progress: Progress | None = None,
 ) -> BackupReport:
-    """Bring the backup in `target` up to the store in `root`, which may run meanwhile."""
+    """Bring the backup in `target` up to the store in `root`, which may run meanwhile. `progress` counts bytes."""
     root, target = local_path(root), local_path(target)
     medium = LocalMedium() if medium is None else medium
     refuse_member(root, medium, "backed up by itself")
@@ -88,7 +94,7 @@ def backup(
     lock = medium.lock(target / names.LOCK)
     try:
         sync_names([target, target / FILES], medium)  # a backup that was killed may have left directories unsynced
-        return _Copying(files, target).run()
+        return _Copying(files, target, progress).run()
     finally:
         lock.release()
 
@@ -102,13 +108,14 @@ def _refuse_running_member(files: StoreFiles) -> None:
 class _Copying:
     """One backup, with the target's lock held."""
 
-    def __init__(self, files: StoreFiles, target: Path) -> None:
+    def __init__(self, files: StoreFiles, target: Path, progress: Progress | None) -> None:
         self._files = files
         self._medium = files.medium
         self._target = target
         has_one = files.medium.exists(target / MANIFEST)
         before = load_manifest(target, files.medium).files if has_one else ()
         self._before = {file.name: file for file in before}
+        self._counted = Counted(progress)
         self._copied_files = 0
         self._copied_bytes = 0
         self._healed_files = 0
@@ -116,6 +123,7 @@ class _Copying:
     def run(self) -> BackupReport:
         config = [*self._copy_config(), *self._copy_member()]
         files, log_end, notes = self._find_end()
+        self._counted.total = log_end - files[0].base if files else 0
         log = self._copy_log(files, log_end)
         config += [] if notes is None else [self._save(notes, NAME)]
         config += self._copy_deletions()
@@ -246,14 +254,14 @@ class _Copying:
         before = self._before.get(name)
         if before is None or (before.length, before.modified_ms) != (length, modified_ms):
             return None
-        if find_damage(self._target, before, self._medium) is None:
+        if find_damage(self._target, before, self._medium, self._counted) is None:
             return before
         self._healed_files += 1
         return None
 
     def _copy(self, source: Path, name: str, length: int, modified_ms: int, base: int | None = None) -> BackupFile:
         working = self._target / FILES / WORKING
-        digest = copy_hashed(self._medium, source, length, working)
+        digest = copy_hashed(self._medium, source, length, working, self._counted)
         entry = BackupFile(name, f"{source.name}-{length}-{digest[:16]}", length, digest, modified_ms, base)
         path = stored_path(self._target, entry)
         self._medium.rename(working, path)
@@ -276,8 +284,10 @@ class _Copying:
                 self._medium.remove(self._target / FILES / info.name)
 
 
-def verify_backup(target: Path, *, medium: Medium | None = None) -> tuple[Manifest, list[DamagedFile]]:
+def verify_backup(
+    target: Path, *, medium: Medium | None = None, progress: Progress | None = None
+) -> tuple[Manifest, list[DamagedFile]]:
     """Read a whole backup; returns its manifest and the files that do not match it."""
     target, medium = local_path(target), LocalMedium() if medium is None else medium
     manifest = load_manifest(target, medium)
-    return manifest, check_files(target, manifest, medium)
+    return manifest, check_files(target, manifest, medium, progress)

@@ -18,6 +18,7 @@ import msgspec
 
 from flintlog.disk.media.medium import Advice, Medium
 from flintlog.errors import DamagedStore, DiskError, FormatError
+from flintlog.store.runtime.jobs import Counted, Progress
 from flintlog.store.runtime.note_file import decode_json
 from flintlog.store.settings.written_with import by_their_names
 
@@ -108,7 +109,7 @@ def stored_path(target: Path, file: BackupFile) -> Path:
     return target / FILES / file.stored
 
 
-def copy_hashed(medium: Medium, source: Path, length: int, working: Path) -> str:
+def copy_hashed(medium: Medium, source: Path, length: int, working: Path, counted: Counted) -> str:
     """Copy the first bytes of a file into a new one, durably; returns their SHA-256."""
     medium.remove(working)
     if not length:
@@ -116,22 +117,22 @@ def copy_hashed(medium: Medium, source: Path, length: int, working: Path) -> str
         return hashlib.sha256().hexdigest()
     made = medium.create(working, length)
     try:
-        digest = _pump(medium, source, length, made.write_at)
+        digest = _pump(medium, source, length, made.write_at, counted)
         made.sync()
     finally:
         made.close()
     return digest
 
 
-def hash_file(medium: Medium, path: Path) -> str:
+def hash_file(medium: Medium, path: Path, counted: Counted) -> str:
     """The SHA-256 of a file."""
     info = medium.stat(path)
     if info is None or not info.size:
         return hashlib.sha256().hexdigest()
-    return _pump(medium, path, info.size, lambda position, data: None)
+    return _pump(medium, path, info.size, lambda position, data: None, counted)
 
 
-def _pump(medium: Medium, source: Path, length: int, take: Callable[[int, memoryview], None]) -> str:
+def _pump(medium: Medium, source: Path, length: int, take: Callable[[int, memoryview], None], counted: Counted) -> str:
     """Pass a file's first bytes to `take` in pieces; returns their SHA-256."""
     digest = hashlib.sha256()
     read = medium.open(source)
@@ -143,18 +144,22 @@ def _pump(medium: Medium, source: Path, length: int, take: Callable[[int, memory
             take(start, part)
             part.release()
             read.advise(Advice.DONT_NEED, start, stop)
+            counted.add(stop - start)
     finally:
         read.close()
     return digest.hexdigest()
 
 
-def check_files(target: Path, manifest: Manifest, medium: Medium) -> list[DamagedFile]:
+def check_files(
+    target: Path, manifest: Manifest, medium: Medium, progress: Progress | None = None
+) -> list[DamagedFile]:
     """Every file that is missing, or has another length or other bytes than the manifest says."""
-    found = ((file.name, find_damage(target, file, medium)) for file in manifest.files)
+    counted = Counted(progress, sum(file.length for file in manifest.files))
+    found = ((file.name, find_damage(target, file, medium, counted)) for file in manifest.files)
     return [DamagedFile(name, problem) for name, problem in found if problem is not None]
 
 
-def find_damage(target: Path, file: BackupFile, medium: Medium) -> str | None:
+def find_damage(target: Path, file: BackupFile, medium: Medium, counted: Counted) -> str | None:
     """Compare a file of a backup with the manifest: the damage, or None."""
     path = stored_path(target, file)
     info = medium.stat(path)
@@ -163,7 +168,7 @@ def find_damage(target: Path, file: BackupFile, medium: Medium) -> str | None:
     if info.size != file.length:
         return f"{path.name} has {info.size} bytes, not {file.length}"
     try:
-        is_right = hash_file(medium, path) == file.sha256
+        is_right = hash_file(medium, path, counted) == file.sha256
     except DiskError as error:
         return f"{path.name}: {error.what}"
     return None if is_right else f"{path.name} does not match its digest"

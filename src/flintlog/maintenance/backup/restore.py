@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,12 +30,14 @@ from flintlog.maintenance.backup.backup_files import (
 from flintlog.maintenance.repair.kept import copy_file
 from flintlog.maintenance.repair.reopen import lower_delay_offsets, settle
 from flintlog.store.queues.deleted_queues import DeletedQueue
+from flintlog.store.runtime.jobs import Counted, Progress
 from flintlog.store.runtime.note_file import NoteFile
 
 if TYPE_CHECKING:
     from flintlog.store.options.store_config import StoreConfig
 
 _SCAN_ROWS = 65_536
+OnStep = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,21 +58,32 @@ def restore(
     to_offset: int | None = None,
     config: StoreConfig | None = None,
     medium: Medium | None = None,
+    progress: Progress | None = None,
+    on_step: OnStep | None = None,
 ) -> RestoreReport:
     """Make a store in a new directory.
 
-    `at_ms` keeps the messages that were stored up to then, `to_offset` those that begin before this offset.
+    `at_ms` keeps the messages that were stored up to then, `to_offset` those that begin before this offset. `progress`
+    counts bytes that are read and copied; then `on_step("build")` is called before queues and index are built.
     """
     target, new = local_path(target), local_path(new)
     medium = LocalMedium() if medium is None else medium
     if medium.exists(new) and medium.listing(new):
         raise DamagedStore("there is something here already", path=new, advice="name a new directory")
     manifest = load_manifest(target, medium)
-    return _Restoring(target, new, manifest, config, medium).run(at_ms, to_offset)
+    return _Restoring(target, new, manifest, config, medium, progress).run(at_ms, to_offset, on_step)
 
 
 class _Restoring:
-    def __init__(self, target: Path, new: Path, manifest: Manifest, config: StoreConfig | None, medium: Medium) -> None:
+    def __init__(
+        self,
+        target: Path,
+        new: Path,
+        manifest: Manifest,
+        config: StoreConfig | None,
+        medium: Medium,
+        progress: Progress | None,
+    ) -> None:
         self._target = target
         self._new = new
         self._working = new.with_name(f"{new.name}.restoring")
@@ -77,13 +91,15 @@ class _Restoring:
         self._batches = BackupBatches(target, manifest, medium)
         self._medium = medium
         self._config = config
+        self._counted = Counted(progress)
 
-    def run(self, at_ms: int | None, to_offset: int | None) -> RestoreReport:
+    def run(self, at_ms: int | None, to_offset: int | None, on_step: OnStep | None) -> RestoreReport:
         manifest, medium = self._manifest, self._medium
         if manifest.is_ledger and (at_ms is not None or to_offset is not None):
             what = "the log of this backup is a ledger, which is restored as a whole"
             raise InvalidConfig(what, path=self._target, advice="leave --at and --to out")
         end = self._find_end(at_ms, to_offset)
+        self._counted.total = 2 * max(0, end - manifest.min_offset)  # read for their digests, then copied
         medium.remove_tree(self._working)
         medium.make_directories(self._working / "commitlog")
         for file in manifest.log:
@@ -94,6 +110,8 @@ class _Restoring:
         if end < manifest.end_offset:
             self._batches.note_kept(self._working, end)
             self._keep_deletions(end)
+        if on_step is not None:
+            on_step("build")
         end, queue_count = self._build(end)
         if medium.exists(self._new):
             medium.remove_tree(self._new)
@@ -132,11 +150,11 @@ class _Restoring:
         if base >= end and file is not self._manifest.log[0]:
             return
         stored = stored_path(self._target, file)
-        if hash_file(self._medium, stored) != file.sha256:
+        if hash_file(self._medium, stored, self._counted) != file.sha256:
             raise _mismatch(stored)
         path = self._working / file.name
         self._medium.make_directories(path.parent)
-        copy_file(self._medium, stored, path, size=self._manifest.log_file_size)
+        copy_file(self._medium, stored, path, size=self._manifest.log_file_size, counted=self._counted)
         if base + file.length > end:
             raw = self._medium.open(path, writable=True)
             raw.clear(end - base, raw.size)
@@ -146,7 +164,7 @@ class _Restoring:
     def _restore_small(self, file: BackupFile) -> None:
         stored, path = stored_path(self._target, file), self._working / file.name
         self._medium.make_directories(path.parent)
-        if copy_hashed(self._medium, stored, file.length, path) != file.sha256:
+        if copy_hashed(self._medium, stored, file.length, path, self._counted) != file.sha256:
             raise _mismatch(stored)
 
     def _keep_deletions(self, end: int) -> None:

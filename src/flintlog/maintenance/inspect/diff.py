@@ -18,6 +18,7 @@ from flintlog.disk.media.medium import Medium
 from flintlog.maintenance.inspect.log_reader import LogReader, Wanted
 from flintlog.maintenance.inspect.overview import log_end
 from flintlog.maintenance.inspect.store_files import StoreFiles, look_at
+from flintlog.store.runtime.jobs import Counted, Progress
 
 if TYPE_CHECKING:
     from flintlog.store.options.store_config import StoreConfig
@@ -52,13 +53,20 @@ class LogDiff:
     verdict: str
 
 
-def diff(root_a: Path, root_b: Path, config: StoreConfig | None = None, *, medium: Medium | None = None) -> LogDiff:
-    """Compare the logs of two stores; nothing is changed."""
+def diff(
+    root_a: Path,
+    root_b: Path,
+    config: StoreConfig | None = None,
+    *,
+    medium: Medium | None = None,
+    progress: Progress | None = None,
+) -> LogDiff:
+    """Compare the logs of two stores; nothing is changed. `progress` counts bytes."""
     files = look_at(root_a, config, medium), look_at(root_b, config, medium)
     ends = [log_end(each)[0] for each in files]
     begins = [each.min_offset for each in files]
     start, stop = max(begins), min(ends)
-    differs_at = _first_difference(*files, start, stop)
+    differs_at = _first_difference(*files, start, stop, Counted(progress, stop - start))
     parts_at = None if differs_at is None else min(_record_start(each, start, differs_at) for each in files)
     own_from = min(stop, *ends) if parts_at is None else parts_at
     a, b = (_side(each, begin, end, own_from) for each, begin, end in zip(files, begins, ends, strict=True))
@@ -67,7 +75,7 @@ def diff(root_a: Path, root_b: Path, config: StoreConfig | None = None, *, mediu
     return LogDiff(a, b, start, max(start, stop), parts_at, differs_at, ahead, verdict)
 
 
-def _first_difference(a: StoreFiles, b: StoreFiles, start: int, stop: int) -> int | None:
+def _first_difference(a: StoreFiles, b: StoreFiles, start: int, stop: int, counted: Counted) -> int | None:
     position = start
     while position < stop:
         left, right = _bytes_at(a, position, stop), _bytes_at(b, position, stop)
@@ -77,6 +85,7 @@ def _first_difference(a: StoreFiles, b: StoreFiles, start: int, stop: int) -> in
         if left[:size] != right[:size]:
             return position + _first_unlike(left[:size], right[:size])
         position += size
+        counted.add(size)
     return None
 
 

@@ -38,10 +38,12 @@ class Wanted:
     until_ms: int | None = None
     start: int | None = None
     stop: int | None = None
+    but_topic: str | None = None
+    """A topic that is not wanted."""
 
     def takes(self, row: Row, queue: tuple[str, int]) -> bool:
         """Whether a scanned record is wanted."""
-        if self.topic is not None and queue[0] != self.topic:
+        if queue[0] == self.but_topic or (self.topic is not None and queue[0] != self.topic):
             return False
         if self.queue_id is not None and queue[1] != self.queue_id:
             return False
@@ -58,7 +60,9 @@ class Wanted:
         queues = {
             ordinal
             for ordinal, (topic, queue_id) in enumerate(seen.queues)
-            if (self.topic is None or topic == self.topic) and (self.queue_id is None or queue_id == self.queue_id)
+            if topic != self.but_topic
+            and (self.topic is None or topic == self.topic)
+            and (self.queue_id is None or queue_id == self.queue_id)
         }
         first, stop = (_MIN if self.start is None else self.start), (_MAX if self.stop is None else self.stop)
         from_ms, until_ms = (_MIN if self.from_ms is None else self.from_ms), self.until_ms
@@ -119,6 +123,13 @@ class LogReader:
                         break
                     yield found, partial(self._message_in, view, file)
                     places = places[found.end :]
+
+    def look_for_damage(self, stop: int) -> None:
+        """Report the damage of the files that end before an offset, without making their messages."""
+        for file in self.files:
+            if file.end <= stop:
+                for _ in self._scans(file, 0):
+                    pass
 
     def _message_in(self, view: memoryview, file: DataFile, physical_offset: int) -> StoredMessage:
         place = physical_offset - file.base

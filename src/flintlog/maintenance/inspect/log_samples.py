@@ -16,14 +16,18 @@ from flintlog.maintenance.inspect.log_reader import LogReader
 from flintlog.maintenance.inspect.overview import log_end
 from flintlog.maintenance.inspect.queue_ends import queue_begin, queue_end
 from flintlog.maintenance.inspect.store_files import StoreFiles
+from flintlog.store.runtime.jobs import Counted, Progress
 
 MOST_SAMPLES = 512
 MOST_A_FILE = 16
 _SEARCH_BYTES = 8 << 20
 
 
-def sample_log(files: StoreFiles, since_ms: int) -> list[Sample]:
-    """Offsets and store times in log order, the last one of the log's end; more of them after `since_ms`."""
+def sample_log(files: StoreFiles, since_ms: int, progress: Progress | None = None) -> list[Sample]:
+    """Offsets and store times in log order, the last one of the log's end; more of them after `since_ms`.
+
+    `progress` counts files.
+    """
     reader = LogReader(files)
     firsts = [(file, time) for file in files.log if (time := reader.first_store_time(file)) is not None]
     if not firsts:
@@ -33,6 +37,7 @@ def sample_log(files: StoreFiles, since_ms: int) -> list[Sample]:
     between = max(1, min(MOST_A_FILE, MOST_SAMPLES // len(young)))
     samples = [Sample(time, file.base) for file, time in firsts]
     end, _, latest = log_end(files)
+    counted = Counted(progress, len(young))
     for file in young:
         stop = min(file.end, end)
         step = max(1, (stop - file.base) // between)
@@ -41,6 +46,7 @@ def sample_log(files: StoreFiles, since_ms: int) -> list[Sample]:
             for place in range(file.base + step, stop, step)
             if (found := _record_from(files, file, place, stop)) is not None
         )
+        counted.add(1)
     samples.append(Sample(firsts[-1][1] if latest is None else latest, end))
     return sorted(set(samples), key=lambda sample: sample.physical_offset)
 
@@ -55,10 +61,14 @@ def _record_from(files: StoreFiles, file: DataFile, place: int, stop: int) -> Sa
     return Sample(seen.row(0).store_timestamp, file.base + found) if seen.count else None
 
 
-def derived_bytes(files: StoreFiles) -> int:
-    """The bytes of all queue and index entries; the files are longer, because they are allocated whole."""
-    total = 0
+def derived_bytes(files: StoreFiles, progress: Progress | None = None) -> int:
+    """The bytes of all queue and index entries; the files are longer, because they are allocated whole.
+
+    `progress` counts queues.
+    """
+    total, counted = 0, Counted(progress, len(files.queues))
     for queue in files.queues.values():
+        counted.add(1)
         if queue.is_batch:
             total += sum(kernel.written_end(files.view(file), 0, file.size) for file in queue.files)
         else:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from flintlog.disk.media.medium import Medium
 from flintlog.errors import DiskError
+from flintlog.store.runtime.jobs import Counted
 
 COPY_BYTES = 4 * 1024 * 1024
 
@@ -79,7 +80,9 @@ def copy_tree(medium: Medium, source: Path, target: Path) -> None:
     medium.sync_directory(target)
 
 
-def copy_file(medium: Medium, source: Path, target: Path, *, size: int | None = None) -> None:
+def copy_file(
+    medium: Medium, source: Path, target: Path, *, size: int | None = None, counted: Counted | None = None
+) -> None:
     """Copy a file's bytes into a new file of the same size or of `size`; missing bytes are zeros."""
     info = medium.stat(source)
     length = 0 if info is None else info.size
@@ -94,7 +97,10 @@ def copy_file(medium: Medium, source: Path, target: Path, *, size: int | None = 
             read = medium.open(source)
             end = min(length, wanted, read.data_end(0))
             for start in range(0, end, COPY_BYTES):
-                made.write_at(start, read.buffer[start : min(start + COPY_BYTES, end)])
+                stop = min(start + COPY_BYTES, end)
+                made.write_at(start, read.buffer[start:stop])
+                if counted is not None:
+                    counted.add(stop - start)
             read.close()
         made.sync()
     finally:

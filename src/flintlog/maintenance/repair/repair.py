@@ -43,6 +43,7 @@ from flintlog.maintenance.verify.verify import Verification, verify
 from flintlog.store.dispatch.external.handshake import without_dispatcher
 from flintlog.store.queues.deleted_queues import FOR_EVER, DeletedQueue, load_deleted
 from flintlog.store.recovery.stop_marker import stop_vouching
+from flintlog.store.runtime.jobs import Progress
 from flintlog.store.runtime.note_file import NoteFile, parse_note
 
 if TYPE_CHECKING:
@@ -79,13 +80,16 @@ class _Journal(msgspec.Struct):
     inferred: dict[str, int | bool | str | dict[str, str]]
 
 
-def plan_repair(root: Path, config: StoreConfig | None = None, medium: Medium | None = None) -> RepairPlan:
-    """The steps that `repair` would do now."""
+def plan_repair(
+    root: Path, config: StoreConfig | None = None, medium: Medium | None = None, *, progress: Progress | None = None
+) -> RepairPlan:
+    """The steps that `repair` would do now. `progress` is that of the verification."""
     root, medium = local_path(root), LocalMedium() if medium is None else medium
     refuse_member(root, medium, "repaired")
     files = look_at(root, config, medium, every_name=True)
     refuse_ledger(files, "repaired")
-    return _plan(files, verify(root, config, medium=medium), must_settle=_load_journal(files) is not None)
+    seen = verify(root, config, medium=medium, progress=progress)
+    return _plan(files, seen, must_settle=_load_journal(files) is not None)
 
 
 def _plan(files: StoreFiles, seen: Verification, *, must_settle: bool) -> RepairPlan:
@@ -117,9 +121,17 @@ def _guessed(files: StoreFiles, steps: list[Step]) -> list[str]:
 
 
 def repair(
-    root: Path, config: StoreConfig | None = None, *, medium: Medium | None = None, on_step: OnStep | None = None
+    root: Path,
+    config: StoreConfig | None = None,
+    *,
+    medium: Medium | None = None,
+    on_step: OnStep | None = None,
+    progress: Progress | None = None,
 ) -> RepairReport:
-    """Repair the store in a directory; `StoreInUse` when it runs. `on_step` is called before each change."""
+    """Repair the store in a directory; `StoreInUse` when it runs. `on_step` is called before each change.
+
+    `progress` is that of each verification: one for each round of steps, and one at the end.
+    """
     root, medium = local_path(root), LocalMedium() if medium is None else medium
     refuse_member(root, medium, "repaired")
     files = look_at(root, config, medium, every_name=True)
@@ -136,7 +148,7 @@ def repair(
     before: Verification | None = None
     for _ in range(MAX_ROUNDS):
         files = look_at(root, config, medium, every_name=True)
-        seen = verify(root, config, medium=medium)
+        seen = verify(root, config, medium=medium, progress=progress)
         before = before or seen
         plan = _plan(files, seen, must_settle=_load_journal(files) is not None and not _is_settled(report))
         report.left = list(seen.findings)
@@ -148,7 +160,7 @@ def repair(
         report.notes += [note for note in _guessed(files, report.steps) if note not in report.notes]
         report.lost += [message for message in plan.lost if message not in report.lost]
         report.kept_in = _Repairer(files, seen, plan.lost, undo, on_step or (lambda step: None)).run(steps)
-    harm = None if not report.steps else _find_harm(root, config, medium, before, undo)
+    harm = None if not report.steps else _find_harm(root, config, medium, before, undo, progress)
     if harm is not None:
         _take_back(files, undo, harm)
     medium.remove(_journal_path(files))
@@ -163,10 +175,15 @@ def _is_settled(report: RepairReport) -> bool:
 
 
 def _find_harm(
-    root: Path, config: StoreConfig | None, medium: Medium, before: Verification | None, undo: Undo
+    root: Path,
+    config: StoreConfig | None,
+    medium: Medium,
+    before: Verification | None,
+    undo: Undo,
+    progress: Progress | None,
 ) -> str | None:
     files = look_at(root, config, medium, every_name=True)
-    after = verify(root, config, medium=medium)
+    after = verify(root, config, medium=medium, progress=progress)
     return None if before is None else find_harm(before, after, undo.first_moved(names.CONSUME_QUEUE), files)
 
 

@@ -38,6 +38,19 @@ Progress = Callable[[int, int], None]
 """Called by long work with how much is done, and of how much."""
 
 
+class Counted:
+    """Adds up what the steps of long work have done, for a `Progress` if there is one."""
+
+    def __init__(self, progress: Progress | None, total: int = 0) -> None:
+        self._progress = progress
+        self._done, self.total = 0, total
+
+    def add(self, count: int) -> None:
+        self._done += count
+        if self._progress is not None:
+            self._progress(self._done, max(self._done, self.total))
+
+
 class Job:
     """One function and its due time. Any thread may nudge it; one thread at a time runs it."""
 
