@@ -199,7 +199,7 @@ def fail_after(store: Store, count: int) -> Callable[[Prepared], Receipt]:
 def leave_half(root: Path) -> None:
     """A store whose log ends in a part of a batch, because the disk failed, and failed again when that was cut off."""
 
-    def failing(offset: int, *, clear: bool = False) -> None:
+    def failing(offset: int, **options: object) -> None:
         raise DiskFull("no space left")
 
     with open_store(root, CONFIG) as store:
@@ -245,6 +245,22 @@ def test_after_a_failure_inside_a_batch_it_is_cut_off_and_the_store_goes_on(
     with open_store(tmp_path, config) as store:
         assert not list(store.recovery)
         assert bodies(store) == found
+    assert not verify(tmp_path, config).findings
+
+
+@pytest.mark.parametrize("count", [1, COUNT])
+@pytest.mark.parametrize("more", [{}, {"transient_store_pool_enable": True, "transient_store_pool_size": 3}])
+def test_the_checkpoint_forgets_the_time_of_a_batch_that_was_cut_off(
+    tmp_path: Path, count: int, more: dict[str, object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config, clock = CONFIG.with_changes(**more), FakeClock()
+    with open_store(tmp_path, config, clock=clock) as store:
+        store.put(Message("orders", b"kept"))
+        store.flush()
+        clock.advance(1000)
+        monkeypatch.setattr(store._appender, "append_held", fail_after(store, count))
+        with pytest.raises(PutFailed):
+            store.put_closed(batch())
     assert not verify(tmp_path, config).findings
 
 

@@ -144,6 +144,12 @@ class MappedSegment(Counted):
         tail = self._tail
         return self._store_timestamp if tail is None or self._write_buffer is not None else tail.store_timestamp
 
+    def lower_store_timestamp(self, latest: int) -> None:
+        """Forget store times after this one: their records were cut."""
+        self._store_timestamp = min(self._store_timestamp, latest)
+        if self._tail is not None:
+            self._tail.store_timestamp = min(self._tail.store_timestamp, latest)
+
     @property
     def read_position(self) -> int:
         if self._write_buffer is not None:

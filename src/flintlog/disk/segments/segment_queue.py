@@ -184,12 +184,12 @@ class SegmentQueue(SegmentList):
 
     # Shrinking
 
-    def truncate(self, offset: int, *, clear: bool = False) -> None:
+    def truncate(self, offset: int, *, clear: bool = False, stored_until: int | None = None) -> None:
         """Cut the log at `offset`: the segment there gets its three positions, later ones are deleted.
 
         The last is deleted first, so that a crash in between leaves no hole. Java leaves the bytes after the cut
         unchanged; with `clear` they are zeroed, so that an old record among them is never taken for one that follows
-        the new ones.
+        the new ones. `stored_until` is the store time of the last record before the cut, if the caller knows it.
         """
         with self._flushing:  # a running flush would report cut bytes as flushed
             for segment in reversed(self._segments):
@@ -199,6 +199,8 @@ class SegmentQueue(SegmentList):
                     segment.set_positions(offset - segment.base)
                     if clear:
                         segment.clear_unwritten()
+                    if stored_until is not None:
+                        segment.lower_store_timestamp(stored_until)
             self._lower_to(offset)
 
     def reach(self, offset: int) -> None:

@@ -44,10 +44,11 @@ READY_STEP_BYTES = 2 * 1024 * 1024
 class _LogMark(BatchMark):
     """How the log was when a batch began: where it ended, and the next offsets that have moved since."""
 
-    def __init__(self, log: CommitLog, end: int, padding_bytes: int) -> None:
+    def __init__(self, log: CommitLog, end: int, padding_bytes: int, stored_until: int) -> None:
         self._log = log
         self.end = end
         self.padding_bytes = padding_bytes
+        self.stored_until = stored_until
         self.offsets = OffsetsBefore()
 
     def last_bytes(self, size: int) -> memoryview:
@@ -170,7 +171,7 @@ class CommitLog(Log):
 
     def mark_held(self) -> BatchMark:
         """Remember how the log is now, and what moves from now on."""
-        self._mark = _LogMark(self, self.end_offset, self._padding_bytes)
+        self._mark = _LogMark(self, self.end_offset, self._padding_bytes, self._tail.store_timestamp)
         return self._mark
 
     def keep_held(self) -> None:
@@ -179,7 +180,7 @@ class CommitLog(Log):
 
     def cut_back_held(self, mark: _LogMark) -> None:
         """Remove what was appended since the mark. The caller holds the put lock."""
-        self.segments.truncate(mark.end, clear=True)
+        self.segments.truncate(mark.end, clear=True, stored_until=mark.stored_until)
         mark.offsets.set_back()
         self._padding_bytes = mark.padding_bytes
         self._take(self.segments.last)
