@@ -225,14 +225,23 @@ class Store(Writable):
         if self._engine.is_left_to_parent:
             return  # what services and groups would save is the parent's to save
         self._appender.refuse_callers()
+        try:
+            self._end_users()
+        except BaseException:
+            self._end_users()  # a signal handler may have raised, and an engine that is shut down saves nothing
+            raise
+        finally:
+            self._engine.shutdown()
+
+    close = shutdown
+
+    def _end_users(self) -> None:
+        """End what uses the engine, and save its state. A second call does what is left."""
         with ExitStack() as stack:
-            stack.callback(self._engine.shutdown)
             stack.callback(self._folder.save)
             stack.callback(self._services.stop)
             self._consumers.close()
             self._background.stop()
-
-    close = shutdown
 
     def destroy(self) -> None:
         """Shut down and remove the store's files, `flintlog/` as a whole, and nothing else in the directory."""

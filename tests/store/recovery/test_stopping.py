@@ -184,3 +184,27 @@ def test_closing_beside_threads_that_never_stop_putting_ends(tmp_path: Path, flu
     with open_store(tmp_path / "store", config) as store:
         assert store.recovery.clean
         assert all(store.max_offset("orders", queue_id) == 10 * acknowledged.count(queue_id) for queue_id in range(4))
+
+
+@pytest.mark.parametrize("step", ["stop", "save"])
+def test_offsets_are_saved_by_a_stop_that_was_interrupted_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    store = open_store(tmp_path, SMALL)
+    store.put(Message("orders", b"0"))
+    store.consumer_offsets.commit("billing", "orders", 0, 1)
+    owner, name = (store._folder, "save") if step == "save" else (store._background, "stop")
+    work, times = getattr(owner, name), iter(range(1))
+
+    def interrupted_once() -> None:
+        if next(times, None) is not None:
+            raise KeyboardInterrupt
+        work()
+
+    monkeypatch.setattr(owner, name, interrupted_once)
+    with pytest.raises(KeyboardInterrupt):
+        store.close()
+    store.close()
+    with open_store(tmp_path, SMALL) as store:
+        assert store.recovery.clean
+        assert store.consumer_offsets.get("billing", "orders", 0) == 1
