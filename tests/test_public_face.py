@@ -68,7 +68,7 @@ SIGNATURES: dict[Callable[..., object], str] = {
 }
 
 MEMBERS = {
-    *("put", "put_batch", "put_encoded", "put_async", "put_closed", "aput", "aput_batch", "add_put_hook"),
+    *("put", "put_batch", "put_encoded", "put_async", "put_closed", "aput", "aput_batch", "producer", "add_put_hook"),
     *("flush", "wait_dispatched", "on_arrival", "set_bitmap_hook"),
     *("get", "messages", "query", "message_at", "message_by_id", "scan", "queues"),
     *("offset_at", "min_offset", "max_offset", "min_physical_offset", "max_physical_offset", "flushed_offset"),

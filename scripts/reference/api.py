@@ -37,7 +37,7 @@ _FIRST = ("open_store", "Message", "Store", "Receipt", "StoredMessage", "Page", 
 _FIRST_OF_STORE = (
     *("put", "put_batch", "aput", "aput_batch", "put_async", "get", "messages", "query", "consumer", "close", "topics"),
     *("groups", "scan", "message_by_id", "message_at", "offset_at", "min_offset", "max_offset", "queues", "recovery"),
-    *("service", "on_arrival", "stats", "flush", "wait_dispatched", "put_closed", "put_encoded"),
+    *("service", "on_arrival", "stats", "flush", "wait_dispatched", "producer", "put_closed", "put_encoded"),
 )
 
 
@@ -59,6 +59,7 @@ SECTIONS = (
         "flintlog.store.consume.group_queues",
         ["ReceivedMessage", "QueuePosition", "OffsetMove"],
     ),
+    Section("Producers", "`store.producer`", "flintlog.store.put.producer", ["Producer"]),
     Section("Topics", "`store.topics`", "flintlog.store.settings.topics", ["Topics", "TopicConfig"]),
     Section("Groups", "`store.groups`", "flintlog.store.settings.groups", ["Groups", "GroupConfig"]),
     Section(

@@ -531,6 +531,18 @@ def test_a_batch_that_was_interrupted_twice_after_its_marker_is_closed_soon(
         wait_until(lambda: notes_of(tmp_path) == (None, {"w": 1}))
 
 
+def test_a_batch_that_was_interrupted_twice_after_its_marker_is_skipped_when_it_is_put_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_store(tmp_path, CONFIG) as store:
+        interrupt_closing(store, monkeypatch, 2)
+        assert store.producer("w").next_sequence == 2
+        assert store.put_closed(batch(), writer_id="w", batch_id=1) is None
+        assert notes_of(tmp_path) == (None, {"w": 1})
+        store.wait_dispatched()
+        assert bodies(store) == expected(BATCH)
+
+
 def test_a_batch_that_was_interrupted_twice_after_its_marker_is_closed_by_a_clean_stop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -38,11 +38,15 @@ MAX_WRITER_ID_CHARS = 1000
 
 @dataclass(frozen=True, slots=True)
 class ClosedBatch:
-    """A batch in the log: how many messages, and the physical offsets from its opening marker to its end."""
+    """A batch in the log: how many messages, and the physical offsets from its opening marker to its end.
+
+    `last` is the receipt of its last message, if it has any.
+    """
 
     message_count: int
     start: int
     end: int
+    last: Receipt | None = None
 
 
 class StagedMessages(ABC, Iterable[Message]):
@@ -74,8 +78,11 @@ class ClosedBatches:
         if self._engine.batch_notes.is_part_left and self._engine.lifecycle.is_writeable:
             self.put((), None, 0)
 
-    def put(self, messages: Iterable[Message], writer_id: str | None, batch_id: int) -> ClosedBatch | None:
-        _check(writer_id, batch_id)
+    def put(
+        self, messages: Iterable[Message], writer_id: str | None, batch_id: int, *, is_next: bool = False
+    ) -> ClosedBatch | None:
+        """See `Writable.put_closed`. With `is_next` no number between may be missing, and the first one is 0."""
+        check_batch_ids(writer_id, batch_id)
         if self._engine.log.batch_refusal is not None:
             raise InvalidConfig(self._engine.log.batch_refusal)
         if not self._engine.lifecycle.is_writeable:
@@ -85,9 +92,30 @@ class ClosedBatches:
             return None
         prepared = self._stage(messages)
         with self._lock:
+            if self._is_note_left:
+                self._settle()  # the same batch may have its marker, and not its note
             if self._is_there(writer_id, batch_id):
                 return None
+            if is_next and writer_id is not None:
+                self._check_next(writer_id, batch_id)
             return self._write(prepared, writer_id, batch_id)
+
+    def next_id(self, writer_id: str) -> int:
+        """The number after the last batch of a writer; 0 if it is not known."""
+        with self._lock:
+            if self._is_note_left:
+                self._settle()
+            last = self._engine.batch_notes.last_closed(writer_id)
+        return 0 if last is None else last + 1
+
+    def _check_next(self, writer_id: str, batch_id: int) -> None:
+        last = self._engine.batch_notes.last_closed(writer_id)
+        following = 0 if last is None else last + 1
+        if batch_id != following:
+            raise InvalidMessage(
+                f"number {batch_id} of {writer_id!r} leaves a gap",
+                advice=f"put number {following}; a producer that is not known begins with 0",
+            )
 
     def _is_there(self, writer_id: str | None, batch_id: int) -> bool:
         last = None if writer_id is None else self._engine.batch_notes.last_closed(writer_id)
@@ -179,7 +207,7 @@ class ClosedBatches:
         try:
             start = engine.log.end_offset
             engine.open_batch(start, opening)
-            count, crc = self._append_all(prepared, opening, mark, stored)
+            count, crc, last = self._append_all(prepared, opening, mark, stored)
             closing = ClosingMarker(opening.writer_id, opening.opens_batch, crc, start, opening.is_remembered)
             self._append_one(Prepared(closing.message()), mark, crc)
             end = engine.log.end_offset
@@ -188,7 +216,7 @@ class ClosedBatches:
         except BaseException:
             self._take_back(mark)
             raise
-        return ClosedBatch(count, start, end)
+        return ClosedBatch(count, start, end, last)
 
     def _append_all(
         self,
@@ -196,16 +224,17 @@ class ClosedBatches:
         opening: OpeningMarker,
         mark: BatchMark,
         stored: list[tuple[Service, Receipt]],
-    ) -> tuple[int, int]:
-        """Append the opening marker and the messages; how many messages, and the CRC of all these records."""
+    ) -> tuple[int, int, Receipt | None]:
+        """Append the opening marker and the messages; how many, the CRC of all these records, the last receipt."""
+        last: Receipt | None = None
         _, crc = self._append_one(Prepared(opening.message()), mark, 0)
         count = 0
         for each in prepared:
-            receipt, crc = self._append_one(each, mark, crc)
+            last, crc = self._append_one(each, mark, crc)
             count += 1
             if each.service is not None:
-                stored.append((each.service, receipt))
-        return count, crc
+                stored.append((each.service, last))
+        return count, crc, last
 
     def _append_one(self, prepared: Prepared, mark: BatchMark, crc: int) -> tuple[Receipt, int]:
         """Append one record; its receipt, and the CRC of the batch with it."""
@@ -230,7 +259,8 @@ class ClosedBatches:
             raise
 
 
-def _check(writer_id: str | None, batch_id: int) -> None:
+def check_batch_ids(writer_id: str | None, batch_id: int) -> None:
+    """Raise unless these can name a batch of a writer."""
     if writer_id is not None and not (
         isinstance(writer_id, str) and 0 < len(writer_id) <= MAX_WRITER_ID_CHARS and _is_encodable(writer_id)
     ):

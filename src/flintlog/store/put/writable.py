@@ -17,10 +17,11 @@ from flintlog.errors import InvalidConfig
 from flintlog.format.properties import WAIT_STORE_MSG_OK
 from flintlog.store.engine import Engine
 from flintlog.store.flush.waiters import done_future
-from flintlog.store.model.arguments import check_batch
+from flintlog.store.model.arguments import check_batch, plain_text
 from flintlog.store.model.message import Message, PutStatus, Receipt, Receipts
 from flintlog.store.put.appender import Appender, BeforePut, plainly_named
-from flintlog.store.put.closed_batch import ClosedBatch, ClosedBatches
+from flintlog.store.put.closed_batch import ClosedBatch, ClosedBatches, check_batch_ids
+from flintlog.store.put.producer import Producer
 from flintlog.store.put.queue_choice import QueueChoice
 from flintlog.store.read.readable import Readable
 
@@ -107,6 +108,11 @@ class Writable(Readable):
         before the batch or after it. The messages of an iterator are held in memory until it ends.
         """
         return self._closed_batches.put(messages, writer_id, batch_id)
+
+    def producer(self, id: str) -> Producer:
+        """A producer that may put a message again after a crash, and has it stored once; see `Producer`."""
+        check_batch_ids(id, 0)
+        return Producer(self._closed_batches, plain_text(id), self._finish)
 
     async def aput(self, message: Message, key: str | None = None, *, check: bool = True) -> Receipt:
         """Store one message from asyncio; a group of waiting producers is woken by one call into the loop."""
