@@ -130,18 +130,32 @@ def test_the_queues_of_a_consumer_that_hangs_are_read_by_the_others_until_it_pol
 
 
 def test_a_consumer_with_a_thread_in_poll_keeps_its_queues() -> None:
-    with temporary_store(SMALL) as store:
+    clock = FakeClock()
+    with temporary_store(SMALL, clock=clock) as store:
         put(store, 1)
-        with store.consumer("g", "orders", ack_timeout_s=0.05) as one, store.consumer("g", "orders") as other:
+        with store.consumer("g", "orders", ack_timeout_s=10) as one, store.consumer("g", "orders") as other:
             taken(one)
             again: list[ReceivedMessage | None] = []
             thread = threading.Thread(target=lambda: again.append(one.poll(LONG_S)))
             thread.start()
-            while not one._seat.sleepers and thread.is_alive():
+            while not one._seat.sleepers:
                 time.sleep(0.001)
+            clock.advance(10_000)
+            assert other.poll() is None and other.positions() == []
             thread.join(LONG_S)
             assert again[0] is not None and again[0].delivery_count == 2
-            assert other.positions() == []
+
+
+def test_what_is_due_again_is_not_committed() -> None:
+    clock = FakeClock()
+    with temporary_store(SMALL, clock=clock) as store:
+        put(store, 3)
+        with store.consumer("g", "orders", ack_timeout_s=10) as consumer:
+            for _ in range(3):
+                taken(consumer)
+            clock.advance(10_000)
+            consumer.ack(taken(consumer))
+            assert store.consumer_offsets.get("g", "orders", 0) == 1 and consumer.lag() == 2
 
 
 def test_a_sleeper_wakes_when_the_message_of_another_expires() -> None:
