@@ -16,7 +16,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from flintlog.disk.media.medium import LockFile, Medium
-from flintlog.errors import DamagedStore, DiskFull, StoreClosed
+from flintlog.errors import DamagedStore, DiskFull, FlintlogError, StoreClosed
 from flintlog.kernel import ClosedFor
 from flintlog.store.components import Components, make_components, make_flushing
 from flintlog.store.dispatch.concurrent_dispatch import ConcurrentDispatcher
@@ -193,8 +193,17 @@ class Engine:
                 self.lifecycle.move_to(State.SHUTDOWN_BEGIN)
             elif state is not State.SHUTDOWN_BEGIN:  # else a signal's handler ended an earlier call in the middle
                 return
+            is_clean = False
             try:
-                if not self.read_only and self._settle() and state is State.RUNNING:
+                if not self.read_only:
+                    try:
+                        is_clean = self._settle()
+                    except FlintlogError:
+                        raise
+                    except BaseException:
+                        self._settle()  # a signal handler may have raised; closing drops what write buffers hold
+                        raise
+                if is_clean and state is State.RUNNING:
                     _mark_clean(self.parts, self._handshake, self._marker)
             finally:
                 self._end()

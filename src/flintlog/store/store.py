@@ -22,7 +22,7 @@ from flintlog.disk.load_medium import check_medium, load_medium
 from flintlog.disk.media.local import LocalMedium
 from flintlog.disk.media.medium import Medium
 from flintlog.disk.media.overlay import OverlayMedium
-from flintlog.errors import DamagedStore, InvalidConfig, NotLeading, StoreInUse
+from flintlog.errors import DamagedStore, FlintlogError, InvalidConfig, NotLeading, StoreInUse
 from flintlog.store.consume.consumer import MAX_UNACKNOWLEDGED, Consumer
 from flintlog.store.consume.consumer_registry import Consumers
 from flintlog.store.consume.subscription import make_subscription
@@ -227,6 +227,8 @@ class Store(Writable):
         self._appender.refuse_callers()
         try:
             self._end_users()
+        except FlintlogError:
+            raise
         except BaseException:
             self._end_users()  # a signal handler may have raised, and an engine that is shut down saves nothing
             raise

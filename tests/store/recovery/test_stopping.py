@@ -208,3 +208,23 @@ def test_offsets_are_saved_by_a_stop_that_was_interrupted_before(
     with open_store(tmp_path, SMALL) as store:
         assert store.recovery.clean
         assert store.consumer_offsets.get("billing", "orders", 0) == 1
+
+
+def test_write_buffers_are_written_by_a_stop_that_was_interrupted_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_store(tmp_path, POOLED.with_changes(flush="async"))
+    store.put(Message("orders", b"0"))
+    work, times = store._engine._stop_threads, iter(range(1))
+
+    def interrupted_once() -> bool:
+        if next(times, None) is not None:
+            raise KeyboardInterrupt
+        return work()
+
+    monkeypatch.setattr(store._engine, "_stop_threads", interrupted_once)
+    with pytest.raises(KeyboardInterrupt):
+        store.close()
+    store.close()
+    with open_store(tmp_path, SMALL) as store:
+        assert [message.body for message in store.get("orders", 0, 0).messages] == [b"0"]
