@@ -33,7 +33,7 @@ from flintlog.pipeline.building.dispatch_core import MAX_BATCH_BYTES
 from flintlog.pipeline.building.dispatch_driver import DispatchDriver
 from flintlog.pipeline.building.dispatch_ordered import Applied, OrderedTask
 from flintlog.pipeline.building.dispatch_tasks import Derived, derive_group, plan_groups
-from flintlog.pipeline.spark.failures import plain_errors, to_plain
+from flintlog.pipeline.spark.failures import plain_errors, started_late, to_plain
 from flintlog.pipeline.spark.tasks import Refusal, attempt_name, count_of, is_connect, parallelism, run_tasks
 from flintlog.store.dispatch.external.dispatch_claim import is_wanted, load_owner
 from flintlog.store.options.store_config import StoreConfig
@@ -47,6 +47,8 @@ if TYPE_CHECKING:
 
 INTERVAL_S: Final = 0.1
 _LOOK_INTERVAL_S: Final = 0.05
+_LATE_STARTS: Final = 5
+"""How often in a row a stream may fail to start because the machine is too busy."""
 
 
 @dataclass(slots=True)
@@ -71,7 +73,8 @@ class DispatchReport:
     entry_count: int = 0
     key_count: int = 0
     start_count: int = 0
-    """How often it started from the journal: once, and after each time the store wanted its files."""
+    """How often it started from the journal: once, after each time the store wanted its files, and after each time
+    Spark's process for the stream started too late."""
 
     serial_count: int = 0
     """Batches that were dispatched record by record."""
@@ -121,6 +124,7 @@ class _Dispatch:
         self._medium = LocalMedium(config.max_mapped_files)
         self._report = DispatchReport(str(root))
         self._cores = parallelism(spark)
+        self._late_starts = 0
 
     def run(self) -> DispatchReport:
         check_given_away(self._paths, self._medium)
@@ -131,7 +135,10 @@ class _Dispatch:
                 continue
             with driver:
                 self._report.start_count += 1
+                start = driver.progress.end
                 is_over = self._work(driver)
+                if driver.progress.end > start:
+                    self._late_starts = 0
                 self._report.log_end = max(self._report.log_end, driver.progress.end)
             if is_over:
                 break
@@ -211,11 +218,19 @@ class _Dispatch:
             raise batches.failure
         is_needed = not self._stop.is_set() and not driver.is_wanted
         if not query.isActive and is_needed:
-            error = query.exception()
-            raise JobFailed("the stream of dispatch has ended") if error is None else to_plain(error, "dispatch")
+            self._check_ended(query.exception())
+            return True
         if self._progress is not None:
             self._show(driver, self._progress)
         return not is_needed
+
+    def _check_ended(self, error: Exception | None) -> None:
+        """Raise the error of a stream that has ended, unless its process started too late and may be started again."""
+        if error is None:
+            raise JobFailed("the stream of dispatch has ended")
+        self._late_starts += 1
+        if not started_late(error) or self._late_starts > _LATE_STARTS:
+            raise to_plain(error, "dispatch")
 
     def _show(self, driver: DispatchDriver, progress: Progress) -> None:
         readable, start = driver.readable(), self._report.log_start

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 from unittest import mock
 
@@ -16,7 +17,8 @@ from tests.store.dispatch.test_external_dispatch import EXTERNAL, SIZES, bodies,
 from flintlog import Message, Store, StoreConfig, open_store
 from flintlog.disk.media.local import LocalMedium
 from flintlog.disk.media.medium import RawFile
-from flintlog.errors import DamagedStore, InvalidConfig, StoreInUse
+from flintlog.errors import DamagedStore, InvalidConfig, JobFailed, StoreInUse
+from flintlog.pipeline import dispatch as dispatch_job
 from flintlog.pipeline.building.dispatch_core import DispatchCore
 from flintlog.pipeline.dispatch import DispatchReport, dispatch
 
@@ -99,23 +101,60 @@ def test_batches_of_any_size_give_the_same_bytes(spark: SparkSession, tmp_path: 
 
 
 @contextmanager
-def writes_of_this_process() -> Iterator[list[Path]]:
+def late_starts(count: int) -> Iterator[None]:
+    """So many streams end at once, as Spark ends one whose process has not started within 10 s."""
+    start, left = dispatch_job._Dispatch._start, [count]
+
+    def start_late(job: dispatch_job._Dispatch, *arguments: object) -> object:
+        if not left[0]:
+            return start(job, *arguments)  # type: ignore[arg-type]
+        left[0] -= 1
+        error = RuntimeError("[STREAM_FAILED] Query terminated: Python worker failed to connect back. SQLSTATE: XXKST")
+        return SimpleNamespace(isActive=False, exception=lambda: error, stop=lambda: None)
+
+    with mock.patch.object(dispatch_job._Dispatch, "_start", start_late):
+        yield
+
+
+def test_a_stream_that_spark_starts_too_late_is_started_again(spark: SparkSession, tmp_path: Path) -> None:
+    with open_store(tmp_path / "store", EXTERNAL) as store:
+        put(store, 20)
+        with late_starts(2):
+            report = dispatch(spark, store.path, config=EXTERNAL, once=True)
+        assert report.log_end == store.max_physical_offset
+        assert report.start_count >= 3  # a busy machine adds late starts of its own
+
+
+def test_a_machine_that_never_starts_the_stream_in_time_is_an_error(spark: SparkSession, tmp_path: Path) -> None:
+    with open_store(tmp_path / "store", EXTERNAL) as store:
+        put(store, 20)
+        with late_starts(99), pytest.raises(JobFailed, match="failed to connect back"):
+            dispatch(spark, store.path, config=EXTERNAL, once=True)
+
+
+@contextmanager
+def writes_of_this_process(except_by: Collection[threading.Thread]) -> Iterator[list[Path]]:
     """The files that the driver makes, opens for writing, replaces or deletes; tasks are other processes."""
     seen: list[Path] = []
+
+    def note(path: Path) -> None:
+        if threading.current_thread() not in except_by:
+            seen.append(path)
+
     opened = LocalMedium.open
 
     def spy(name: str) -> Callable[..., object]:
         original = getattr(LocalMedium, name)
 
         def call(medium: LocalMedium, path: Path, *arguments: object, **named: object) -> object:
-            seen.append(path)
+            note(path)
             return original(medium, path, *arguments, **named)
 
         return call
 
     def open_and_see(medium: LocalMedium, path: Path, writable: bool = False, *, in_steps: bool = False) -> RawFile:
         if writable:
-            seen.append(path)
+            note(path)
         return opened(medium, path, writable, in_steps=in_steps)
 
     names = ("create", "replace", "rename", "remove", "remove_tree", "sync")
@@ -129,17 +168,18 @@ def writes_of_this_process() -> Iterator[list[Path]]:
 @pytest.mark.parametrize("kind", ["plain", "dense", "serial"])
 def test_the_driver_writes_the_journal_alone(spark: SparkSession, tmp_path: Path, kind: str) -> None:
     root, config = tmp_path / "store", DENSE if kind == "dense" else EXTERNAL
+    before = {*threading.enumerate()}
     store = open_store(root, config)
     put_dense(store, 60, 0) if kind == "dense" else put(store, 300)
     if kind == "serial":
         store._engine.parts.queues.offsets.by_queue["orders", 0] = 120
         put(store, 30, 300)
-    with writes_of_this_process() as seen:
+    of_the_store = {*threading.enumerate()} - before
+    with writes_of_this_process(except_by=of_the_store) as seen:
         report = dispatch(spark, root, config=config, once=True)
     assert report.log_end == store.max_physical_offset
     assert report.serial_count == (kind == "serial"), report.serial_because
-    written = {path.relative_to(root).parts[0] for path in seen}
-    assert written - {"checkpoint", "commitlog"} == {"dispatch"}  # the store, in this process, writes those two
+    assert {path.relative_to(root).parts[0] for path in seen} == {"dispatch"}
     store.shutdown()
     twin = tmp_path / "twin"
     assert (all_queues(root) if kind == "dense" else derived(root)) == (

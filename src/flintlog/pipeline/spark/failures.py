@@ -63,6 +63,15 @@ def to_plain(error: Exception, doing: str) -> FlintlogError:
     return JobFailed(f"{doing} failed: {first_sentence(text)}")
 
 
+def started_late(error: Exception) -> bool:
+    """Whether a process of a Python source did not start within the 10 s that Spark gives it: the machine is too busy.
+
+    >>> started_late(Exception("org.apache.spark.SparkException: Python worker failed to connect back."))
+    True
+    """
+    return "Python worker failed to connect back" in str(error)
+
+
 def first_sentence(text: str) -> str:
     """Spark's message without its code, its plan and its frames.
 
