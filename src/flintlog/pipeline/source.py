@@ -27,6 +27,7 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
 from flintlog.errors import InvalidConfig
+from flintlog.pipeline.reading import imports
 from flintlog.pipeline.reading.filters import EVERYTHING, parse_filter
 from flintlog.pipeline.reading.known_topics import check_topics
 from flintlog.pipeline.reading.logs import Log, find_end, find_logs, is_glob
@@ -77,11 +78,13 @@ class FlintlogSource(DataSource):
 
     def schema(self) -> StructType:
         """Called by `load`, for batches and streams: a store that cannot be read is reported there."""
+        imports.exclude()
         find_logs(self.asked.paths, strict=self.asked.view == MESSAGES and self.asked.fail_on_data_loss)
         columns = self.shape.declared() if self.asked.view == MESSAGES else ViewReader(self.asked).columns
         return from_arrow_schema(columns, prefer_timestamp_ntz=False)
 
     def reader(self, schema: StructType) -> DataSourceReader:
+        imports.exclude()
         if self.asked.view != MESSAGES:
             return self._view_reader(schema)
         check_kind(self.asked, is_streaming=False)
@@ -173,6 +176,7 @@ class BatchReader(DataSourceReader):
         return log, max(start, log.first, places.first), min(stop, end, places.last + 1)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        imports.exclude()  # in a session of somebody else's its daemon does not
         if isinstance(partition, SplitPartition):
             yield from read_declared(reading_of(self.asked, self.shape, self.wanted), partition.value, self.declared)
 

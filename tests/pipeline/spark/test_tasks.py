@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -89,16 +88,3 @@ def test_tasks_of_a_classic_session_are_one_stage_without_a_plan(spark: SparkSes
 def test_the_ui_shows_what_tasks_do(spark: SparkSession) -> None:
     run_tasks(spark, abs, [1], doing="count the beans")
     assert ("flintlog count the beans", None) in jobs_of(spark.sparkContext)
-
-
-def make_count_collected() -> Callable[[int], int]:
-    def count_collected(_item: int) -> int:
-        return len(gc.get_objects())  # those that every collection visits
-
-    return count_collected
-
-
-def test_a_worker_that_has_run_a_task_collects_no_garbage_among_its_imports(spark: SparkSession) -> None:
-    for _ in range(2):
-        counts = run_tasks(spark, make_count_collected(), range(4), doing="count")
-    assert min(counts) < 10_000

@@ -4,9 +4,8 @@ Spark puts archives on the workers' search path. On Python 3.11 every task reads
 so that it takes 130 to 170 ms instead of 20 to 30. Their modules are installed anyway, so the archives are dropped
 before the first worker is forked.
 
-A worker collects garbage after every task and visits all imported objects each time. That takes 20 ms where pyarrow and
-pandas are among them, more than a short task. Imported objects are never freed, so they are excluded from collection:
-those that exist before the first fork, and those that a task has imported.
+Imported objects are excluded from the workers' garbage collections (`reading/imports.py`): those that exist before the
+first fork, and those that a task has imported.
 """
 
 from __future__ import annotations
@@ -43,15 +42,13 @@ def drop_archives() -> None:
 Call = ParamSpec("Call")
 
 
-def freezing(worker: Callable[Call, int]) -> Callable[Call, int]:
-    """The function that runs a task; after a task that imported something, what exists is excluded from collection."""
+def excluding(worker: Callable[Call, int]) -> Callable[Call, int]:
+    """The function that runs a task, followed by an exclusion of what the task has imported."""
+    from flintlog.pipeline.reading import imports
 
     def run(*arguments: Call.args, **named: Call.kwargs) -> int:
-        before = len(sys.modules)
         code = worker(*arguments, **named)
-        if len(sys.modules) > before:
-            gc.collect()
-            gc.freeze()
+        imports.exclude()
         return code
 
     return run
@@ -67,7 +64,7 @@ def main() -> None:
     import flintlog.pipeline.reading.partitions  # noqa: F401
 
     gc.freeze()
-    daemon.worker = freezing(daemon.worker)
+    daemon.worker = excluding(daemon.worker)
     daemon.manager()
 
 
