@@ -151,6 +151,20 @@ def test_a_question_leaves_no_view_and_keeps_the_session_s_own(spark: SparkSessi
         spark.catalog.dropTempView("messages")
 
 
+def test_the_ui_shows_what_a_source_was_asked_for_and_how_much_came_from_python(
+    spark: SparkSession, store: Path
+) -> None:
+    orders = spark.read.format("flintlog").load(str(store)).where("topic = 'orders'")
+    assert len(orders.select("topic").collect()) == 200
+    shown = spark._jsparkSession.sharedState().statusStore().executionsList().last()
+    plan = shown.physicalPlanDescription()
+    assert "PushedFilters: [EqualTo(topic,orders)]" in plan.replace("'", "")
+    assert str(store) not in plan, "Spark has no place for it, and docs/pipeline.md says so"
+    metrics = shown.metrics()
+    names = {metrics.apply(number).name() for number in range(metrics.size())}
+    assert names >= {"number of output rows", "data returned from Python workers"}
+
+
 def test_the_query_of_dispatch_has_a_name(spark: SparkSession, tmp_path: Path) -> None:
     names: set[str | None] = set()
     with open_store(tmp_path / "given", EXTERNAL) as store:
