@@ -21,7 +21,7 @@ from pathlib import Path
 from flintlog import Message, Store, StoreConfig, open_store
 
 CONFIG = StoreConfig(mapped_file_size_commit_log=1 << 20, max_hash_slot_num=1000, max_index_num=4000)
-ORDERS, LAST_BEFORE_THE_KILL = 20, 8
+ORDERS, LAST_BEFORE_THE_KILL = 12, 5
 
 
 def is_new(store: Store, topic: str, key: str) -> bool:
@@ -48,17 +48,17 @@ def take_payments(store: Store, stop: threading.Event) -> None:
 
 
 async def pack(store: Store, is_killed: bool) -> None:
-    """A stage in the event loop: another thread waits for messages, and the loop goes on meanwhile."""
-    with store.consumer("packer", "payments") as consumer:
-        while store.max_offset("parcels", 0) < ORDERS:
-            message = await asyncio.to_thread(consumer.poll, 0.05)
-            if message is None:
-                continue
+    """A stage in the event loop, which goes on while this waits for a message or for the disk."""
+    async with store.consumer("packer", "payments", timeout_s=30) as consumer:
+        async for message in consumer:
             if is_new(store, "parcels", message.keys[0]):
                 await store.aput(Message("parcels", message.body, keys=message.keys))
-            if is_killed and store.max_offset("parcels", 0) == LAST_BEFORE_THE_KILL:
+            packed = store.max_offset("parcels", 0)
+            if is_killed and packed == LAST_BEFORE_THE_KILL:
                 os.kill(os.getpid(), signal.SIGKILL)
             consumer.acknowledge(message)
+            if packed == ORDERS:
+                break
 
 
 async def order_and_pack(store: Store, is_killed: bool) -> None:

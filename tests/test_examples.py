@@ -63,7 +63,7 @@ def test_the_first_steps() -> None:
         ("worker_pool", ["done: 39 jobs, 39 times", "dead letters: ['job 13']"]),
         ("outbox", ["refused: o-2", "undecided: 2", "rows: ['o-1', 'o-3']", "messages: ['o-1', 'o-3']"]),
         ("event_sourcing", ["refused: bob has 20", "a reader beside the writer: {'ann': 70, 'bob': 20}"]),
-        ("order_pipeline", ["ended with SIGKILL", " 8 parcels\n", "at the end: 20 parcels, at most 1 of one order"]),
+        ("order_pipeline", ["ended with SIGKILL", " 5 parcels\n", "at the end: 12 parcels, at most 1 of one order"]),
         ("fork_pool", ["a child that puts: put-failed", "highest: [100, 200, 300, 400]"]),
     ],
 )
