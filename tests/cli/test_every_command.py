@@ -47,6 +47,7 @@ LINES = {
     "put": "put {store} --topic orders more",
     "repair": "repair {store} --plan",
     "replica status": "replica status 127.0.0.1:1",
+    "report": "report {store}",
     "restore": "restore {room}/backup {room}/restored",
     "retention": "retention {store}",
     "serve": "serve {store} --role slave",  # at its work: below
