@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from rich.cells import cell_len
 from tests.cli.command_tree import command_lines
 from tests.cli.transcript import FOLDER, FORMS, Case, Golden, check, tell
 
@@ -124,6 +125,14 @@ SPARK_CASES = {
 }
 """What `tests/pipeline` shows: these start Spark."""
 
+AT_WIDTHS = (
+    *("ls-queues-multi", "ls-files-transaction", "ls-groups-delay", "cat-plain", "cat-damaged"),
+    *("tail-transaction", "get-physical", "dump-log", "dump-queue", "verify-flip", "verify-quick", "repair-plan-flip"),
+    *("stats-by-queue", "stats-by-group", "retention", "forecast", "diff-torn", "explain", "offsets-show"),
+)
+"""What is shown on a narrow and a wide terminal too."""
+WIDTHS = (80, 200)
+
 NODE_CASES = ("serve", "replica-status-pair")
 """What `test_node_transcripts.py` shows."""
 
@@ -151,9 +160,27 @@ def test_a_command_prints_what_its_transcript_says(
     check(name, form, tell(CASES[name], form, golden, tmp_path, capsys, monkeypatch))
 
 
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("name", AT_WIDTHS)
+def test_a_terminal_shows_it_within_its_width(
+    name: str,
+    width: int,
+    golden: Golden,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    printed = tell(CASES[name], "table", golden, tmp_path, capsys, monkeypatch, width)
+    check(name, str(width), printed)
+    shown = printed.partition("\n")[2].partition("(stderr)")[0].splitlines()
+    assert [line for line in shown if cell_len(line) > width] == []
+
+
 def test_no_transcript_is_left_over() -> None:
     names = [*CASES, *SPARK_CASES, *NODE_CASES]
-    assert {path.name for path in FOLDER.iterdir()} == {f"{name}.{form}.txt" for name in names for form in FORMS}
+    kept = {f"{name}.{form}.txt" for name in names for form in FORMS}
+    kept |= {f"{name}.{width}.txt" for name in AT_WIDTHS for width in WIDTHS}
+    assert {path.name for path in FOLDER.iterdir()} == kept
 
 
 def test_every_command_has_a_transcript_of_its_work() -> None:

@@ -64,8 +64,11 @@ def tell(
     room: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
+    width: int | None = None,
 ) -> str:
-    """The transcript of one case."""
+    """The transcript of one case, on a terminal of this width if there is one."""
+    if width is not None:
+        monkeypatch.setattr("flintlog.cli.output.terminal_width", lambda _stream: width)
     archive, _, inner = case.golden.partition("/")
     original = golden(archive) / (inner or ("" if archive == "torn" else "store"))
     store = room / "store" if case.writes else original

@@ -19,18 +19,10 @@ FIELDS = (
     *("tags_code", "body", "body_form", "body_crc", "properties", "flag", "sys_flag", "born_timestamp", "born_host"),
     *("store_timestamp", "store_host", "reconsume_times", "prepared_transaction_offset", "magic"),
 )
-TABLE_FIELDS = (
-    "physical_offset",
-    "topic",
-    "queue_id",
-    "queue_offset",
-    "store_timestamp",
-    "tags",
-    "keys",
-    "size",
-    "body",
-)
 BODY_FORMS = ("none", "text", "hex", "base64")
+_LOOKED_AT = 64
+SHOWN_BYTES = 16
+"""So much is shown to people of a body that is no text."""
 NO_TEXT = "no_text"
 """The topic and the properties that are not UTF-8, by name, their bytes in base64. Most rows have no such field."""
 
@@ -39,7 +31,7 @@ def to_row(message: StoredMessage, body: str = "text", *, is_for_people: bool = 
     """Every field of a message. The text form is of the decompressed body, the other forms are of the stored bytes.
 
     `body_form` names the form of the body. If text was requested and the body is not UTF-8, it is base64, so that no
-    byte is lost. In a table for people it stays text, with U+FFFD for bytes that are no text.
+    byte is lost. People get its length and its begin in hexadecimal.
     """
     row: dict[str, object] = {name: getattr(message, name) for name in FIELDS if name not in ("body", "body_form")}
     if is_for_people and body == "text":
@@ -75,6 +67,12 @@ def _body(message: StoredMessage, form: str) -> tuple[str, str]:
 
 def _text(message: StoredMessage) -> str:
     try:
-        return decode_text(message.plain_body())
+        body = message.plain_body()
     except FlintlogError:
-        return decode_text(message.body)
+        body = message.body
+    text = decode_text(body)
+    begin = text[:_LOOKED_AT]
+    if sum(char == "\ufffd" or not (char.isprintable() or char.isspace()) for char in begin) <= len(begin) // 8:
+        return text
+    rest = "" if len(body) <= SHOWN_BYTES else " …"
+    return f"{len(body)} bytes that are no text: {body[:SHOWN_BYTES].hex(' ', 4)}{rest}"

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, islice
 from pathlib import Path
+from textwrap import wrap
 from typing import TYPE_CHECKING, TextIO
 
 from flintlog.cli.progress import Mode, Progress, make_line
@@ -22,6 +24,10 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 Row = Mapping[str, object]
+_INDENT = "    "
+_WIDTH_OF_FILES = 100
+_MOST_WORD = 28
+"""A longer word is broken where it has to be: paths are."""
 _ROWS_AT_ONCE = 256
 
 
@@ -118,7 +124,38 @@ class CsvOutput(Output):
 
 
 class TableOutput(Output):
-    """Aligned columns for people."""
+    """For people: aligned columns, or a line each with its details below.
+
+    A table that is wider than its terminal folds its texts, never numbers and times. What has long texts is a line with
+    details at any width, so that it looks the same on a narrow terminal, on a wide one and in a file.
+    """
+
+    def blocks(self, blocks: Iterable[tuple[str, Sequence[str]]], title: str | None = None) -> None:
+        """Write a line for each thing, and its details below, wrapped."""
+        if title is not None:
+            self.line(title)
+        for line, details in blocks:
+            self.line(line)
+            for detail in details:
+                for part in wrap(_printable(detail).replace("\n", "\\n"), self.width - 1 - len(_INDENT)):
+                    self.stream.write(f"{_INDENT}{part}\n")
+
+    def shortened(self, text: str) -> str:
+        """A text on one line that fits below another."""
+        from rich.cells import cell_len, set_cell_size
+
+        room = self.width - 1 - len(_INDENT)
+        plain = _printable(text[: 4 * room]).replace("\n", "\\n")
+        return (
+            plain
+            if len(text) == len(text[: 4 * room]) and cell_len(plain) <= room
+            else (f"{set_cell_size(plain, room - 1).rstrip()}…")
+        )
+
+    @property
+    def width(self) -> int:
+        """The terminal's, but for details in a file."""
+        return terminal_width(self.stream) or _WIDTH_OF_FILES
 
     def rows(self, rows: Iterable[Row], columns: Sequence[str], title: str | None = None) -> None:
         from rich import box
@@ -129,12 +166,27 @@ class TableOutput(Output):
         if first is None:
             self.note("nothing to show" if title is None else f"{title}: nothing to show")
             return
-        table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
-        for column in columns:
+        heads = [column.replace("_", " ") for column in columns]
+        cells = [[_show(row.get(column)) for column in columns] for row in chain([first], iterator)]
+        width = terminal_width(self.stream)
+        widths = None if width is None else fitting_widths(heads, cells, width)
+        if width is not None and widths is None:
+            self.blocks((_row_block(heads, row) for row in cells), title)
+            return
+        is_narrow = widths is not None and sum(widths) + 3 * (len(heads) - 1) + 2 > (width or 0)
+        table = Table(
+            title=title, box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False, collapse_padding=is_narrow
+        )
+        for number, (column, head) in enumerate(zip(columns, heads, strict=True)):
             is_number = isinstance(first.get(column), (int, float)) and not isinstance(first.get(column), bool)
-            table.add_column(column.replace("_", " "), justify="right" if is_number else "left", overflow="fold")
-        for row in chain([first], iterator):
-            table.add_row(*(_show(row.get(column)) for column in columns))
+            table.add_column(
+                head,
+                justify="right" if is_number else "left",
+                overflow="fold",
+                width=None if widths is None else widths[number],
+            )
+        for row in cells:
+            table.add_row(*row)
         self._print(table)
 
     def record(self, record: Row, title: str | None = None) -> None:
@@ -153,7 +205,7 @@ class TableOutput(Output):
 
     def _print(self, table: object) -> None:
         # A file or a pipe has no width, so its lines are not folded.
-        make_console(self.stream, width=1000).print(table)
+        make_console(self.stream, width=terminal_width(self.stream) or 1000).print(table)
 
 
 _OUTPUTS: Mapping[str, type[Output]] = {
@@ -163,6 +215,49 @@ _OUTPUTS: Mapping[str, type[Output]] = {
     "csv": CsvOutput,
 }
 FORMATS = tuple(_OUTPUTS)
+
+
+def _row_block(heads: Sequence[str], row: Sequence[str]) -> tuple[str, Sequence[str]]:
+    """A row of a table that does not fit."""
+    return row[0], [", ".join(f"{head} {text}" for head, text in zip(heads[1:], row[1:], strict=True) if text)]
+
+
+def terminal_width(stream: TextIO) -> int | None:
+    """The columns of a terminal; None for a file or a pipe, which has no width."""
+    return shutil.get_terminal_size().columns if stream.isatty() else None
+
+
+def fitting_widths(heads: Sequence[str], cells: Sequence[Sequence[str]], width: int) -> list[int] | None:
+    """The width of each column of a table; None if it cannot fit.
+
+    Where it does not fit as it is, texts are folded; words, numbers and times stay whole.
+
+    >>> fitting_widths(["id", "text"], [["1234567890", "a b c d e f g h i j k l"]], 30)
+    [10, 16]
+    >>> fitting_widths(["id", "text"], [["1234567890", "abcdefghijklmnop"]], 20)
+    """
+    from rich.cells import cell_len
+
+    columns = list(zip(*cells, strict=True))
+    whole = [max(map(cell_len, (head, *column))) for head, column in zip(heads, columns, strict=True)]
+    if sum(whole) + 3 * (len(heads) - 1) + 2 <= width:
+        return whole
+    found = []
+    for head, column in zip(heads, columns, strict=True):
+        words = [word for text in column for word in ((text,) if text[:1].isdigit() else text.split())]
+        longest = max(map(cell_len, words), default=0)
+        found.append(max(longest if all(map(_is_whole, words)) else min(longest, _MOST_WORD), *map(len, head.split())))
+    left = width - 2 * (len(heads) - 1) - 2 - sum(found)
+    if left < 0:
+        return None
+    while left > 0 and (growing := [at for at in range(len(heads)) if found[at] < whole[at]]):
+        found[min(growing, key=found.__getitem__)] += 1
+        left -= 1
+    return found
+
+
+def _is_whole(text: str) -> bool:
+    return text[0].isdigit()
 
 
 def make_console(stream: TextIO, width: int) -> Console:

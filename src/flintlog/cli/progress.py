@@ -66,7 +66,7 @@ class Pace:
         rate, left = self.per_second, self.seconds_left
         parts = [count if self.unit == "bytes" else f"{count} {self.unit}"]
         parts += [] if rate is None else [f"{self._show(rate)}/s"]
-        parts += [] if left is None else [f"{show_span(left)} left"]
+        parts += [f"{show_span(left)} left"] if left else []
         return ", ".join(parts)
 
     def _show(self, count: float) -> str:

@@ -202,7 +202,7 @@ def test_growth_is_reported_with_its_consequence() -> None:
     disk = DiskUsage(3 << 30, 1 << 30, 0.639)
     text = describe_growth(foreseen(3 * 1024**3, None, NOW_MS + int(12.34 * DAY_MS)), disk)
     assert text == (
-        "The log grows by about 3.0 GiB a day, as in the last 7. Its disk is 63 % full: "
+        "The log grows by about 3.0 GiB a day, as in the last 7 days. Its disk is 63 % full: "
         "in about 12.3 days it is nearly full."
     )
     assert describe_growth(foreseen(100, 400, None), disk).endswith("63 % full, and that is enough.")

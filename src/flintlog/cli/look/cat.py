@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import wraps
 from itertools import chain, islice
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 import click
 
 from flintlog.cli.exit_codes import ExitCode
-from flintlog.cli.messages import BODY_FORMS, FIELDS, TABLE_FIELDS, to_row
+from flintlog.cli.messages import BODY_FORMS, FIELDS, to_row
 from flintlog.cli.names import TOPIC
 from flintlog.cli.output import JsonLinesOutput, JsonOutput, Output, TableOutput, is_unicode
 from flintlog.cli.parameters import look, output_option, store_argument, store_config_option
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from flintlog.store.options.store_config import StoreConfig
 
 TABLE_LIMIT = 100
-TABLE_BODY_CHARS = 60
 POLL_S = 0.2
 
 Matches = Callable[["StoredMessage"], bool]
@@ -188,31 +187,34 @@ class _Cut(Generic[Item]):
 
 def _write(messages: Iterable[StoredMessage], body: str, output: Output) -> None:
     if isinstance(output, TableOutput):
-        columns = [name for name in TABLE_FIELDS if name != "body" or body != "none"]
-        output.rows((_table_row(message, body) for message in messages), columns)
+        first = next(found := iter(messages), None)
+        if first is None:
+            output.note("nothing to show")
+        else:
+            output.blocks(_block(message, body, output) for message in chain([first], found))
     else:
         columns = [name for name in FIELDS if name not in ("body", "body_form") or body != "none"]
         output.rows((to_row(message, body) for message in messages), columns)
 
 
-def _table_row(message: StoredMessage, body: str) -> dict[str, object]:
+def _block(message: StoredMessage, body: str, output: TableOutput) -> tuple[str, Sequence[str]]:
+    """A message for people: a line that says what and where it is; below it keys and the begin of its body."""
     row = to_row(message, body, is_for_people=True)
-    row["store_timestamp"] = format_ms(message.store_timestamp)
-    text = str(row.get("body", ""))
-    if len(text) > TABLE_BODY_CHARS:
-        row["body"] = text[:TABLE_BODY_CHARS] + "…"
-    return row
+    queue = f"{row['topic']}/{row['queue_id']}@{row['queue_offset']}"
+    line = f"{format_ms(message.store_timestamp)}  {message.physical_offset:>8}  {queue}"
+    line += "" if message.tags is None else f"  {message.tags}"
+    about = [f"{message.size} bytes", *([f"keys {', '.join(message.keys)}"] if message.keys else [])]
+    details = [", ".join(about), *([str(row["body"])] if row.get("body") else [])]
+    return line, [output.shortened(detail) for detail in details]
 
 
 def _write_lines(messages: Iterable[StoredMessage], body: str, output: Output) -> None:
-    """Write each message as soon as it is there. A table is drawn only at its end, so people get one line each."""
+    """Write each message as soon as it is there."""
     for message in messages:
-        row = _table_row(message, body) if isinstance(output, TableOutput) else to_row(message, body)
         if isinstance(output, TableOutput):
-            place = f"{row['physical_offset']}  {row['topic']}/{row['queue_id']}@{row['queue_offset']}"
-            tags = "" if message.tags is None else f"  {message.tags}"
-            output.line(f"{row['store_timestamp']}  {place}{tags}  {row.get('body', '')}")
+            output.blocks([_block(message, body, output)])
         else:
+            row = to_row(message, body)
             output.rows([row], list(row))
         output.stream.flush()
 

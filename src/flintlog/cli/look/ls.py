@@ -41,8 +41,10 @@ def ls(what: str, store: Path, config: StoreConfig | None, output: Output) -> in
     listing = {"topics": _topics, "queues": _queues, "groups": _groups, "files": _files}[what]
     rows = listing(files)
     if isinstance(output, TableOutput):
-        rows = ({**row, "modified_ms": format_ms(row.get("modified_ms"))} for row in rows)
-    output.rows(rows, _COLUMNS[what])
+        rows = ({**row, "modified": format_ms(row.get("modified_ms"))} for row in rows)
+        output.rows(rows, [column.removesuffix("_ms") for column in _COLUMNS[what]])
+    else:
+        output.rows(rows, _COLUMNS[what])
     return note_offsets_damage(files, output) if what in ("topics", "groups") else ExitCode.FINE
 
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from flintlog.cli.exit_codes import ExitCode
-from flintlog.cli.output import CsvOutput, JsonLinesOutput, Output, TableOutput, with_relative_file
+from flintlog.cli.mend.verify import finding_block
+from flintlog.cli.output import CsvOutput, JsonLinesOutput, Output, Row, TableOutput, with_relative_file
 from flintlog.cli.parameters import output_option, progress_option, store_argument, store_config_option
 
 if TYPE_CHECKING:
@@ -104,19 +105,31 @@ def _show_tables(
     lost: list[dict[str, object]],
     left: list[dict[str, object]],
 ) -> None:
-    has_batches = any(message["message_count"] != 1 for message in lost)
-    about_lost = [name for name in _LOST if has_batches or name != "message_count"]
-    titles = {"plan": ("to be done", "lost"), "apply": ("done", "lost")}[mode]
-    tables: Iterable[tuple[str, list[dict[str, object]], Sequence[str]]] = (
-        (titles[0], steps, ("action", "why", "file", "offset", "what")),
-        (titles[1], lost, about_lost),
-        ("left as it is", left, ("id", "file", "offset", "evidence", "remedy")),
+    tables: Iterable[tuple[str, list[tuple[str, Sequence[str]]]]] = (
+        ({"plan": "to be done", "apply": "done"}[mode], [_step_block(step) for step in steps]),
+        ("lost", [_lost_block(message) for message in lost]),
+        ("left as it is", [finding_block(finding) for finding in left]),
     )
-    for title, rows, columns in tables:
-        if rows:
-            output.rows(rows, columns, title)
+    for title, blocks in tables:
+        if blocks:
+            output.blocks(blocks, f"{title}:")
     if not steps and not left:
         output.line("nothing to repair")
+
+
+def _step_block(step: Row) -> tuple[str, Sequence[str]]:
+    offset = "" if step["offset"] is None else f" at {step['offset']}"
+    parts = (step["action"], step["why"], f"{step['file'] or ''}{offset}")
+    return f"  {'  '.join(str(part) for part in parts if part)}", [str(step["what"])]
+
+
+def _lost_block(message: Row) -> tuple[str, Sequence[str]]:
+    count = message["message_count"]
+    what = f"{message['size']} bytes, {message['why']}" + ("" if count == 1 else f", {count} messages")
+    if message["topic"] is None:
+        return f"  at {message['physical_offset']}", [what]
+    queue = f"{message['topic']}/{message['queue_id']}@{message['queue_offset']}"
+    return f"  at {message['physical_offset']}  {queue}", [f"{what}, id {message['message_id']}"]
 
 
 def _row(value: Step | LostMessage | Finding, columns: Sequence[str], store: Path) -> dict[str, object]:

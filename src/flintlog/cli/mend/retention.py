@@ -19,7 +19,7 @@ import click
 
 from flintlog.cli.drawing import show_bytes
 from flintlog.cli.exit_codes import ExitCode
-from flintlog.cli.output import Output, Row
+from flintlog.cli.output import Output, Row, TableOutput, with_relative_file
 from flintlog.cli.parameters import LocalPath, output_option, store_config_option
 
 if TYPE_CHECKING:
@@ -48,7 +48,10 @@ def retention(store: Path, dry_run: bool, config: StoreConfig | None, output: Ou
     rules = or_rocketmq_defaults(config, output)
     now_ms = time.time_ns() // 1_000_000
     report = report_retention(store, rules, LocalMedium(), lambda: now_ms)
-    output.rows(_rows(report, now_ms), _COLUMNS)
+    rows = _rows(report, now_ms)
+    if isinstance(output, TableOutput):
+        rows = (with_relative_file(row, store) for row in rows)
+    output.rows(rows, _COLUMNS)
     forecast, disk = foresee(look_at(store, config), rules, DEFAULT_DAYS, now_ms)
     if forecast.bytes_a_day is not None and disk is not None:
         output.note(describe_growth(forecast, disk))
@@ -97,7 +100,7 @@ def describe_growth(forecast: Forecast, disk: DiskUsage) -> str:
     """What the log's growth means for its disk; the growth is that of `flintlog forecast`."""
     from flintlog.cli.look.forecast import DEFAULT_DAYS
 
-    text = f"The log grows by about {show_bytes(forecast.bytes_a_day or 0)} a day, as in the last {DEFAULT_DAYS}"
+    text = f"The log grows by about {show_bytes(forecast.bytes_a_day or 0)} a day, as in the last {DEFAULT_DAYS} days"
     if forecast.kept_bytes:
         text += f"; kept as configured that is about {show_bytes(forecast.kept_bytes)}"
     text += f". Its disk is {int(disk.used_ratio * 100)} % full"

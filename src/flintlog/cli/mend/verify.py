@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,7 @@ import click
 
 from flintlog.cli.exit_codes import ExitCode
 from flintlog.cli.names import FINDING
-from flintlog.cli.output import CsvOutput, JsonLinesOutput, Output, TableOutput, with_relative_file
+from flintlog.cli.output import CsvOutput, JsonLinesOutput, Output, Row, TableOutput, with_relative_file
 from flintlog.cli.parameters import output_option, progress_option, store_argument, store_config_option
 
 if TYPE_CHECKING:
@@ -43,8 +44,7 @@ def show_verification(answer: Verification, store: Path, output: Output) -> None
         with_relative_file({name: getattr(finding, name) for name in _COLUMNS}, store) for finding in answer.findings
     ]
     if isinstance(output, TableOutput):
-        if rows:
-            output.rows(rows, _COLUMNS)
+        output.blocks(finding_block(row) for row in rows)
         output.stream.write(_summary(answer) + "\n")
         for note in answer.notes:
             output.stream.write(f"note: {note}\n")
@@ -54,6 +54,15 @@ def show_verification(answer: Verification, store: Path, output: Output) -> None
         output.rows(rows, _COLUMNS)
     else:
         output.record({"findings": rows, "notes": answer.notes, "inferred": answer.inferred, **_counts(answer)})
+
+
+def finding_block(row: Row) -> tuple[str, Sequence[str]]:
+    """A finding as a line and its details: what was seen, and what helps."""
+    offset = "" if row["offset"] is None else f" at {row['offset']}"
+    physical = row["physical_offset"]
+    evidence = f"{row['evidence']}" if physical is None else f"{row['evidence']} (physical offset {physical})"
+    line = f"{row['severity']}  {row['id']}  {row['file'] or ''}{offset}"
+    return line.rstrip(), [evidence, f"remedy: {row['remedy']}"]
 
 
 def _counts(answer: Verification) -> dict[str, object]:
