@@ -8,11 +8,13 @@ import json
 from pathlib import Path
 
 import pytest
+from tests.pages import Golden
 from tests.store.small_store import SMALL, bytes_of
 
 from flintlog import Message, open_store
 from flintlog.cli import main
 from flintlog.cli.exit_codes import ExitCode
+from flintlog.errors import DamagedStore
 from flintlog.testing import FakeClock
 
 CONFIG = {
@@ -129,3 +131,51 @@ def test_offsets_that_cannot_be_read_are_not_taken_for_nothing_that_waits(
     (tmp_path / "config" / "consumerOffset.json.bak").unlink(missing_ok=True)
     assert main.run(["stats", str(tmp_path), "--by", "group"]) == 5
     assert "consumerOffset.json cannot be read" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("by", [(), ("--by", "topic"), ("--by", "queue"), ("--by", "group")])
+def test_a_store_that_cannot_be_opened_has_the_figures_of_its_files(
+    golden: Golden, by: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = str(golden("torn") / "shortfile" / "before" / "store")
+    assert main.run(["info", store]) == ExitCode.FINE
+    capsys.readouterr()
+    assert main.run(["stats", store, *by, "-o", "json"]) == ExitCode.PARTIAL
+    captured = capsys.readouterr()
+    assert "cannot be opened, and this is what its files say" in captured.err
+    found = json.loads(captured.out)
+    if not by:
+        assert (found["topics"], found["queues"]) == (5, 21)
+    elif by[1] != "group":
+        assert sum(row["messages"] for row in found) > 1000
+
+
+def test_figures_of_the_files_are_those_of_the_open_store(
+    golden: Golden, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = str(golden("delay") / "store")
+
+    def refuse(*_: object, **__: object) -> None:
+        raise DamagedStore("as if it were damaged", path=store)
+
+    for by in ((), ("--by", "topic"), ("--by", "queue")):
+        opened = json.loads(_run(capsys, store, *by, "-o", "json"))
+        with monkeypatch.context() as patched:
+            patched.setattr("flintlog.store.open_store.open_store", refuse)
+            assert main.run(["stats", store, *by, "-o", "json"]) == ExitCode.PARTIAL
+        read = json.loads(capsys.readouterr().out)
+        if not by:
+            opened = {name: value for name, value in opened.items() if not name.endswith("DiskRatio")}
+        assert read == opened
+
+
+def test_a_directory_that_is_no_store_gets_a_sentence_on_what_one_is(
+    golden: Golden, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main.run(["stats", str(tmp_path)]) == ExitCode.CANNOT_READ
+    assert "the directory that holds commitlog/, and beside it consumequeue/" in capsys.readouterr().err
+    store = golden("delay") / "store"
+    assert main.run(["info", str(store.parent)]) == ExitCode.CANNOT_READ
+    assert f"there is one in {store}" in capsys.readouterr().err
+    assert main.run(["verify", str(store / "consumequeue")]) == ExitCode.CANNOT_READ
+    assert f"there is one in {store}" in capsys.readouterr().err

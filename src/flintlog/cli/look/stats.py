@@ -17,14 +17,15 @@ from flintlog.cli.exit_codes import ExitCode
 from flintlog.cli.output import Output, Row, TableOutput
 from flintlog.cli.parameters import look, note_offsets_damage, output_option, store_argument, store_config_option
 from flintlog.cli.times import format_ms
+from flintlog.errors import DamagedStore
 
 if TYPE_CHECKING:
     from flintlog.store.options.store_config import StoreConfig
     from flintlog.store.store import Store
 
 _LIVING = ("commitLogDiskRatio", "consumeQueueDiskRatio", "commitLogMinOffset", "commitLogMaxOffset")
-_WAITING = ("group", "topic", "queues", "waiting", "behind_bytes", "oldest_waiting_timestamp")
-_COUNTED = ("messages", "bytes", "average_size", "earliest_store_timestamp", "latest_store_timestamp", "tps")
+WAITING = ("group", "topic", "queues", "waiting", "behind_bytes", "oldest_waiting_timestamp")
+COUNTED = ("messages", "bytes", "average_size", "earliest_store_timestamp", "latest_store_timestamp", "tps")
 
 
 @click.command()
@@ -37,22 +38,33 @@ _COUNTED = ("messages", "bytes", "average_size", "earliest_store_timestamp", "la
 @store_config_option
 @output_option
 def stats(store: Path, by: str | None, config: StoreConfig | None, output: Output) -> int:
-    """Show figures of the store in directory STORE."""
+    """Show figures of the store in directory STORE.
+
+    Of a store that is too damaged to be opened they are read from its files, as far as these go.
+    """
     from flintlog.store.open_store import open_store
 
     files = look(store, config, output)
-    with open_store(store, config or files.config, read_only=True) as opened:
+    try:
+        opening = open_store(store, config or files.config, read_only=True)
+    except DamagedStore as error:
+        from flintlog.cli.look.stats_of_files import show_stats_of_files
+
+        output.note(f"the store cannot be opened, and this is what its files say: {error.what} [{error.path}]")
+        show_stats_of_files(files, by, output)
+        return ExitCode.PARTIAL
+    with opening as opened:
         if by is None:
             output.record(figures_of(opened))
         elif by == "group":
-            output.rows(_shown(waiting_of(opened), output), _WAITING)
+            output.rows(shown(waiting_of(opened), output), WAITING)
         else:
             names = ("topic",) if by == "topic" else ("topic", "queue_id")
-            output.rows(_shown(rows_of(opened, names), output), [*names, *_COUNTED])
+            output.rows(shown(rows_of(opened, names), output), [*names, *COUNTED])
     return note_offsets_damage(files, output) if by == "group" else ExitCode.FINE
 
 
-def _shown(rows: Iterator[Row], output: Output) -> Iterator[Row]:
+def shown(rows: Iterator[Row], output: Output) -> Iterator[Row]:
     """For people, times as text."""
     if not isinstance(output, TableOutput):
         yield from rows
@@ -114,4 +126,4 @@ def rows_of(store: Store, names: tuple[str, ...]) -> Iterator[Row]:
         first, last = found["store_timestamp_min"], found["store_timestamp_max"]
         row = {name: found[name] for name in names}
         rate = (count - 1) * 1000 / (last - first) if last > first else None
-        yield {**row, **dict(zip(_COUNTED, (count, size, size / count, first, last, rate), strict=True))}
+        yield {**row, **dict(zip(COUNTED, (count, size, size / count, first, last, rate), strict=True))}

@@ -47,6 +47,8 @@ from flintlog.store.settings.written_with import DELAY_LEVELS, Value, load_optio
 if TYPE_CHECKING:
     from flintlog.store.options.store_config import StoreConfig
 
+_MOST_LOOKED_INTO = 100
+
 
 @dataclass(slots=True)
 class Inferred:
@@ -225,10 +227,19 @@ def _find_store(root: Path, config: StoreConfig | None, medium: Medium | None) -
         files.inferred.add("dledger_self_id", paths.ledger.name.removeprefix(LEDGER_PREFIX), "by their directory")
     has_files = any(medium.exists(path) for path in (*paths.commit_logs, paths.consume_queue, paths.index))
     if not has_files and not is_store(paths, medium):
-        raise DamagedStore("there is no store here", path=root, advice="name the directory that holds commitlog")
+        raise DamagedStore("there is no store here", path=root, advice=_what_a_store_is(root, medium))
     _read_last_stop(files)
     files.noted = load_options(paths, medium) if config is None else {}
     return files
+
+
+def _what_a_store_is(root: Path, medium: Medium) -> str:
+    """What to name instead of a directory that holds no store."""
+    places = [root / info.name for info in medium.listing(root) if info.is_directory][:_MOST_LOOKED_INTO]
+    near = [place for place in (*places, *root.parents[:1]) if medium.exists(place / names.COMMIT_LOG)]
+    if near:
+        return f"there is one in {near[0]}"
+    return "name the directory that holds commitlog/, and beside it consumequeue/, index/ and config/"
 
 
 def fitting_config(root: Path, config: StoreConfig | None = None) -> StoreConfig:
