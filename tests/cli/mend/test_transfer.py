@@ -16,6 +16,7 @@ from flintlog import Message, StoreConfig, open_store
 from flintlog.cli import main
 from flintlog.cli.exit_codes import ExitCode
 from flintlog.cli.mend.exporting import Part, part_of
+from flintlog.format.sys_flag import STORE_HOST_V6
 from flintlog.maintenance.inspect.log_reader import Wanted
 from flintlog.store.log.batch_markers import MARKER_TOPIC
 from flintlog.store.model.message import Receipt
@@ -273,7 +274,12 @@ def test_a_part_that_is_not_of_this_store_any_more_is_written_anew(
     assert target.read_bytes() == (tmp_path / "whole").read_bytes()
 
 
-@pytest.mark.parametrize("name", ["plain", "transaction", "delay"])
+def without_store_flag(row: dict[str, Any]) -> dict[str, Any]:
+    """Whether its host is of IPv6 is a store's own affair too."""
+    return {**row, "sys_flag": row["sys_flag"] & ~STORE_HOST_V6} if "sys_flag" in row else row
+
+
+@pytest.mark.parametrize("name", ["plain", "transaction", "delay", "batch"])
 def test_a_round_trip_gives_the_same_messages(
     golden: Golden, name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -285,7 +291,11 @@ def test_a_round_trip_gives_the_same_messages(
             run(capsys, "import", tmp_path / "new", tmp_path / file, "--create", "-o", "json")
     first, second = (
         [
-            {field: value for field, value in json.loads(line).items() if field not in own}
+            {
+                field: value
+                for field, value in json.loads(line, object_hook=without_store_flag).items()
+                if field not in own
+            }
             for line in (tmp_path / file).read_text().splitlines()
         ]
         for file in ("first", "second")
