@@ -123,17 +123,22 @@ class Segment(MappedSegment):
         if self._sync_failure is not None:
             raise self._sync_failure
         raw = self._raw
+        is_synced = False
         try:
             if raw is not None:
                 raw.sync(start, stop)
             else:
                 self._medium.sync(self.path)  # not mapped yet, or unmapped since it was written
+            is_synced = True
         except SyncFailed as error:
             self._sync_failure = error
-            # The system may have marked these pages clean without writing them. Then a sync of a later process would
-            # report them as durable. Touching makes them dirty again.
-            self.raw(writable=True).touch(start, stop)
             raise
+        finally:
+            # The system may have marked these pages clean without writing them. Then a sync of a later process would
+            # report them as durable. Touching makes them dirty again. The same after Ctrl-C, which may have taken the
+            # place of the failure, and the system reports that only once.
+            if not is_synced:
+                self.raw(writable=True).touch(start, stop)
 
     def commit(self, least_pages: int = 0) -> int:
         """Write the write buffer to the file if enough pages wait; returns the committed position."""
