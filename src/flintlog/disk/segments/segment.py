@@ -135,9 +135,9 @@ class Segment(MappedSegment):
             raise
         finally:
             # The system may have marked these pages clean without writing them. Then a sync of a later process would
-            # report them as durable. Touching makes them dirty again. The same after Ctrl-C, which may have taken the
-            # place of the failure, and the system reports that only once.
-            if not is_synced:
+            # report them as durable. Touching makes them dirty again. The same after Ctrl-C in a sync of the map: the
+            # exception may have replaced the failure, which the system reports only once.
+            if not is_synced and (raw is not None or self._sync_failure is not None):
                 self.raw(writable=True).touch(start, stop)
 
     def commit(self, least_pages: int = 0) -> int:
