@@ -209,6 +209,24 @@ def test_followers_are_served_when_their_leader_is_interrupted() -> None:
     producers.commit.stop()
 
 
+def test_a_leader_waits_for_as_many_as_the_last_sync_covered_and_not_for_long() -> None:
+    log = PlannedLog([])
+    producers = Producers(log, NO_WATCHER_MS)
+    commit = producers.commit
+    commit._last_size, commit._last_sync_s = 2, 2 * SOON_S
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(producers.put, 1)
+        while not commit._awaited:
+            threading.Event().wait(0.001)
+        assert log.flushed_where == 0
+        for put in [pool.submit(producers.put, 1), first]:
+            put.result(SOON_S / 2)
+    assert log.flushed_where == 2 * SIZE and commit._last_size == 2
+    commit._last_sync_s = 0.01
+    producers.put(1)  # the other one does not come again
+    assert commit._last_size == 1
+
+
 class InterruptingDisk(FaultyMedium):
     """Raises in some syncs of threads that put: before the bytes are durable, or in the place of a failure."""
 

@@ -20,6 +20,8 @@ repeated by the next leader without harm: a sync, a dispatch, an outcome (decide
 
 A further stage may follow (`then`): synced puts are handed to it and completed there, so that a put that waits for
 both is woken once.
+
+Reasons and costs: docs/decisions/0016.
 """
 
 from __future__ import annotations
@@ -35,6 +37,7 @@ from concurrent.futures import Future
 from threading import get_ident
 from typing import TYPE_CHECKING, Final, Protocol
 
+from flintlog.disk.bell import Bell
 from flintlog.errors import FlintlogError, SyncFailed
 from flintlog.store.flush.periodic_flush import Flushable, join
 from flintlog.store.flush.put_wait import TimedWait
@@ -112,6 +115,10 @@ class GroupCommit(TimedWait):
         self._nudged = False
         self._is_slow = False
         self._failed = False
+        self._last_size = 0
+        self._last_sync_s = 0.0
+        self._awaited = 0
+        self._all_here = Bell()
 
     def stop(self) -> None:
         """Sync what is waiting, then end both threads. A later put leads itself."""
@@ -133,11 +140,14 @@ class GroupCommit(TimedWait):
         waiting = WaitingThread(receipt, message, time.monotonic())
         try:
             self._putters.append(waiting)
+            if 0 < self._awaited <= len(self._putters):
+                self._all_here.ring()
             if self._is_slow:
                 self._wake()
             while waiting.outcome is None:
                 if not waiting.is_synced and (not self._is_slow or self._stopped.is_set()) and self._turn.take():
                     try:
+                        self._gather()
                         self._lead()
                     finally:
                         self._turn.owner = None
@@ -225,6 +235,18 @@ class GroupCommit(TimedWait):
 
     # ------------------------------------------------------------------ leading
 
+    def _gather(self) -> None:
+        """Let as many come as the last sync covered, for half of its time: they were woken just now, and may put again.
+
+        Otherwise the first of them would sync alone and the others after it, twice for each round. If they do not come,
+        the next group is expected to be as small as this one.
+        """
+        if self._last_size > 1:
+            self._awaited = self._last_size
+            if len(self._putters) < self._last_size:
+                self._all_here.listen(self._last_sync_s / 2)
+            self._awaited = 0
+
     def _lead(self) -> None:
         """Sync, dispatch and finish all that wait now. Runs in the turn, in any thread, and may be interrupted."""
         # Whole copies, each made in one call. The puts leave the queues when they are finished, not before.
@@ -235,7 +257,9 @@ class GroupCommit(TimedWait):
             ends += [task[1].end_offset for task in tasks]
         began = time.monotonic()
         synced = self._flush_to(max(ends, default=0))
-        self._is_slow = time.monotonic() - began > SLOW_SYNC_S
+        self._last_sync_s = time.monotonic() - began
+        self._is_slow = self._last_sync_s > SLOW_SYNC_S
+        self._last_size = len(threads)
         self._after_flush()
         self._end_group(threads, futures, tasks, synced)
 
