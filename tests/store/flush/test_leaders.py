@@ -22,6 +22,7 @@ from flintlog import Message, PutStatus, Receipt, open_store
 from flintlog.disk.faulty.faulty_disk import FaultyMedium
 from flintlog.errors import SyncFailed
 from flintlog.store.flush.group_commit import GroupCommit
+from flintlog.store.flush.waiters import WaitingThread
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -207,6 +208,24 @@ def test_followers_are_served_when_their_leader_is_interrupted() -> None:
             put.result(SOON_S)
     assert producers.interrupted == 1 and producers.statuses == [PutStatus.PUT_OK] * 4
     producers.commit.stop()
+
+
+def test_one_that_came_after_puts_that_were_given_up_leads_next() -> None:
+    log = PlannedLog([])
+    producers = Producers(log, 100)
+    commit = producers.commit
+    gone = WaitingThread(log.append(), MESSAGE, 0.0)
+    gone.decide(PutStatus.FLUSH_DISK_TIMEOUT)
+    with ThreadPoolExecutor(1) as pool:
+        commit._turn.take()
+        commit._putters.append(gone)
+        following = pool.submit(producers.put, 1)
+        while len(commit._putters) < 2:
+            threading.Event().wait(0.001)
+        commit._turn.owner = None
+        commit._call_next()
+        following.result(SOON_S)
+    assert producers.statuses == [PutStatus.PUT_OK] and not commit._putters
 
 
 def test_a_leader_waits_for_as_many_as_the_last_sync_covered_and_not_for_long() -> None:

@@ -143,7 +143,7 @@ class GroupCommit(TimedWait):
             if 0 < self._awaited <= len(self._putters):
                 self._all_here.ring()
             if self._is_slow:
-                self._wake()
+                self._ring()  # also if it does not sleep: it may have looked for others' puts just before
             while waiting.outcome is None:
                 if not waiting.is_synced and (not self._is_slow or self._stopped.is_set()) and self._turn.take():
                     try:
@@ -215,14 +215,15 @@ class GroupCommit(TimedWait):
 
     def _call_next(self) -> None:
         """Let the first of the threads that came meanwhile lead, without the turn: it may be another's by now."""
-        try:
-            following = self._putters[0]
-        except IndexError:
+        if not self._putters:
             return
         if self._is_slow and not self._stopped.is_set():
             self._ring()
-        else:
-            following.ring()
+            return
+        for waiting in tuple(self._putters):
+            if waiting.outcome is None:  # the watcher has given up on the others, which are gone
+                waiting.ring()
+                return
 
     def _call_all(self) -> None:
         """Let any thread lead: the one whose turn it was may be gone. Without a thread of the store, make one."""
@@ -255,11 +256,12 @@ class GroupCommit(TimedWait):
         if futures or tasks:
             ends += [waiting.target for waiting in futures]
             ends += [task[1].end_offset for task in tasks]
-        began = time.monotonic()
+        began, start = time.monotonic(), self._segments.flushed_where
         synced = self._flush_to(max(ends, default=0))
-        self._last_sync_s = time.monotonic() - began
-        self._is_slow = self._last_sync_s > SLOW_SYNC_S
-        self._last_size = len(threads)
+        if self._segments.flushed_where != start:  # with nothing to sync nothing was learnt
+            self._last_sync_s = time.monotonic() - began
+            self._is_slow = self._last_sync_s > SLOW_SYNC_S
+            self._last_size = len(threads)
         self._after_flush()
         self._end_group(threads, futures, tasks, synced)
 
