@@ -20,6 +20,7 @@ from tests.store.small_store import SMALL
 
 from flintlog import Message, PutStatus, Receipt, open_store
 from flintlog.disk.faulty.faulty_disk import FaultyMedium
+from flintlog.disk.media.local_file import LocalFile
 from flintlog.errors import SyncFailed
 from flintlog.store.flush.group_commit import GroupCommit
 from flintlog.store.flush.waiters import WaitingThread
@@ -293,3 +294,24 @@ def test_what_a_store_acknowledged_beside_interrupted_leaders_survives_power_los
             (message,) = again.get("orders", int(body[:1]), offset, 1).messages
             assert message.body == body
     store.shutdown()
+
+
+def test_a_signal_handler_may_put_while_its_thread_syncs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sync = LocalFile.sync
+    receipts: list[Receipt | None] = []
+
+    def sync_and_handle(file: LocalFile, start: int = 0, stop: int | None = None) -> None:
+        sync(file, start, stop)
+        if not receipts and file.path.parent.name == "commitlog":
+            receipts.append(None)
+            receipts[0] = store.put(Message("orders", b"of the handler"))
+
+    with open_store(tmp_path, SMALL.with_changes(flush="sync")) as store:
+        store.put(Message("orders", b"first"))
+        monkeypatch.setattr(LocalFile, "sync", sync_and_handle)
+        store.put(Message("orders", b"second"))
+        flushed = store._engine.parts.segments.flushed_where
+        assert flushed == store.max_physical_offset
+        store.put(Message("orders", b"third"))
+        bodies = [message.body for message in store.get("orders", 0, 0).messages]
+    assert bodies == [b"first", b"second", b"of the handler", b"third"]

@@ -95,8 +95,8 @@ class Segment(MappedSegment):
             self._sync(self.flushed_position, position)
         finally:
             self.release()
-        self.flushed_position = position
-        return position
+        self.flushed_position = max(self.flushed_position, position)  # a signal handler may have flushed more meanwhile
+        return self.flushed_position
 
     def sync(self) -> None:
         """Make the whole file durable, independent of the positions."""
