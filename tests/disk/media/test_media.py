@@ -481,3 +481,15 @@ def test_touched_pages_of_a_real_disk_are_written_again(tmp_path: Path) -> None:
         pytest.skip("this system cannot touch pages")
     assert dirty_bytes(file.path) == 3 * PAGE_BYTES
     file.close()
+
+
+def test_a_listing_beside_a_writer_has_every_file_before_its_last_one(tmp_path: Path) -> None:
+    for number in range(1000):
+        (tmp_path / f"{number:020}").touch()
+    make = "import os, sys\nfor n in range(1000, 6000): os.close(os.open(sys.argv[1] % n, os.O_CREAT))"
+    count = 0
+    with subprocess.Popen([sys.executable, "-c", make, f"{tmp_path}/%020d"]) as writer:
+        while writer.poll() is None or count < 3:
+            names = [int(entry.name) for entry in LocalMedium().listing(tmp_path)]
+            assert names == list(range(len(names)))
+            count += 1

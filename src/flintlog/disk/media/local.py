@@ -29,6 +29,8 @@ from flintlog.errors import DiskError, FlintlogError, SyncFailed
 
 _NAMELESS_UNSUPPORTED = {EISDIR, ENOENT, ENOSYS, ENOTSUP, EOPNOTSUPP, EPERM, EXDEV}
 _FILE_MODE = 0o644
+_READ_AT_ONCE = 100
+"""The system reads a directory in pieces of 32 KiB, which hold so many entries at least."""
 _name_of = attrgetter("name")
 
 
@@ -101,13 +103,17 @@ class LocalMedium:
     def listing(self, directory: Path) -> list[FileInfo]:
         # Without `os_errors`: opening a store of 100,000 queues lists 100,000 directories.
         try:
-            with os.scandir(directory) as entries:
-                found = [_entry_info(entry) for entry in entries]
+            found = _entries(directory)
+            if len(found) > _READ_AT_ONCE:
+                # Files may be made meanwhile, and a later one be seen without the one before it. Those that were made
+                # before the second reading began are all in it.
+                last = found[-1].name
+                found = [info for info in _entries(directory) if info.name <= last]
+            return found
         except FileNotFoundError:
             return []
         except OSError as error:
             raise disk_error(error, "list", directory) from error
-        return sorted((info for info in found if info is not None), key=_name_of)
 
     def stat(self, path: Path) -> FileInfo | None:
         with os_errors("look at", path):
@@ -293,6 +299,12 @@ def _write_like(temporary: Path, data: bytes, target: Path) -> None:
                 os.fchown(file.fileno(), status.st_uid, status.st_gid)
             os.fchmod(file.fileno(), S_IMODE(status.st_mode))
         os.fsync(file.fileno())
+
+
+def _entries(directory: Path) -> list[FileInfo]:
+    with os.scandir(directory) as entries:
+        found = [_entry_info(entry) for entry in entries]
+    return sorted((info for info in found if info is not None), key=_name_of)
 
 
 def _entry_info(entry: os.DirEntry[str]) -> FileInfo | None:
