@@ -96,7 +96,7 @@ DAMAGES: Mapping[str, tuple[Damage, Mapping[str, int]]] = {
     "a body": (_flip_a_body, {**_FOUND, "diff": 1, "export": 5, "get": 3}),
     "a queue file": (
         _cut_a_queue_file,
-        {**_FOUND, **dict.fromkeys(_REFUSED, 3), "offsets reset": 3, "retention": 3, "stats": 3},
+        {**_FOUND, **dict.fromkeys(_REFUSED, 3), "offsets reset": 3, "retention": 3, "stats": 5},
     ),
     "the index": (_garble_the_index, {**_FOUND, "get": 3}),
     "the offsets": (
