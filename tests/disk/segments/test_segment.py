@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -228,31 +227,6 @@ def test_after_a_failed_flush_success_is_never_reported_again(tmp_path: Path) ->
     assert segment.flushed_position == 0
     # The segment has touched the lost pages, so that the next sync of the file writes them.
     medium.sync(path)
-    assert all(medium.crash(seed).read(path).startswith(b"lost") for seed in range(8))
-
-
-def test_a_failed_sync_whose_failure_was_lost_to_an_interruption_is_written_by_the_next(tmp_path: Path) -> None:
-    """A signal's handler raises when the system has reported the failure, which it does once."""
-    medium = FaultyMedium()
-    medium.make_directories(tmp_path)
-    path = tmp_path / "00000000000000000000"
-    raw: Any = medium.create(path, SEGMENT_SIZE)
-    segment = Segment(path, 0, SEGMENT_SIZE, medium, raw=raw)
-    segment.append(b"lost")
-    sync_node = raw._sync_node
-
-    def interrupted(*range_of_node: Any) -> None:  # noqa: ANN401 (those of the faulty disk)
-        raw._sync_node = sync_node
-        medium.fail_next_syncs(1)
-        with pytest.raises(SyncFailed):
-            sync_node(*range_of_node)
-        raise KeyboardInterrupt
-
-    raw._sync_node = interrupted
-    with pytest.raises(KeyboardInterrupt):
-        segment.flush()
-    assert segment.flushed_position == 0
-    assert segment.flush() == 4
     assert all(medium.crash(seed).read(path).startswith(b"lost") for seed in range(8))
 
 

@@ -153,9 +153,9 @@ def test_a_copy_that_is_slow_to_reach_the_disk_is_decided_with_its_transaction(c
         service.on_check(lambda _: Decision.ROLLBACK)
         service.begin(order(1))
         medium.before_sync = lambda path: None if "commitlog" not in str(path) else wait_for(disk_is_free)
-        threading.Timer(0.2, disk_is_free.set).start()  # long after the time-out
         with pytest.raises(PutFailed, match="FLUSH_DISK_TIMEOUT"):
             clock.advance(CONFIG.transaction_check_interval)
+        threading.Timer(0.05, disk_is_free.set).start()
         service.commit("t1").check()
         assert bodies(store) == [b"order 1"] and read(store, HALF)[1].properties["TRANSACTION_CHECK_TIMES"] == "1"
         assert read(store)[0].prepared_transaction_offset == read(store, HALF)[1].physical_offset

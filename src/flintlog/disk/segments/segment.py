@@ -95,8 +95,8 @@ class Segment(MappedSegment):
             self._sync(self.flushed_position, position)
         finally:
             self.release()
-        self.flushed_position = max(self.flushed_position, position)  # a signal handler may have flushed more meanwhile
-        return self.flushed_position
+        self.flushed_position = position
+        return position
 
     def sync(self) -> None:
         """Make the whole file durable, independent of the positions."""
@@ -123,22 +123,17 @@ class Segment(MappedSegment):
         if self._sync_failure is not None:
             raise self._sync_failure
         raw = self._raw
-        is_synced = False
         try:
             if raw is not None:
                 raw.sync(start, stop)
             else:
                 self._medium.sync(self.path)  # not mapped yet, or unmapped since it was written
-            is_synced = True
         except SyncFailed as error:
             self._sync_failure = error
-            raise
-        finally:
             # The system may have marked these pages clean without writing them. Then a sync of a later process would
-            # report them as durable. Touching makes them dirty again. The same after Ctrl-C in a sync of the map: the
-            # exception may have replaced the failure, which the system reports only once.
-            if not is_synced and (raw is not None or self._sync_failure is not None):
-                self.raw(writable=True).touch(start, stop)
+            # report them as durable. Touching makes them dirty again.
+            self.raw(writable=True).touch(start, stop)
+            raise
 
     def commit(self, least_pages: int = 0) -> int:
         """Write the write buffer to the file if enough pages wait; returns the committed position."""

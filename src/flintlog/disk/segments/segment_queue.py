@@ -74,7 +74,7 @@ class SegmentQueue(SegmentList):
         self.store_timestamp = 0
         self.create_failure: FlintlogError | None = None
         self._allocator = allocator
-        self._flushing = threading.RLock()  # a signal handler may put while its thread flushes
+        self._flushing = threading.Lock()
 
     # Growing
 
@@ -137,7 +137,7 @@ class SegmentQueue(SegmentList):
             if segment is None:
                 return True
             store_timestamp = segment.store_timestamp
-            where = max(segment.base + segment.flush(least_pages), self.flushed_where)
+            where = segment.base + segment.flush(least_pages)
             is_unmoved = where == self.flushed_where
             self.flushed_where = where
             if least_pages == 0:

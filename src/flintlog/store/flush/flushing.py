@@ -95,9 +95,9 @@ class Flushing(ABC):
 
     def note_flushed(self) -> None:
         """The log is durable: let the checkpoint say up to when."""
-        timestamp, checkpoint = self._parts.segments.store_timestamp, self._parts.checkpoint
-        if timestamp > 0 and timestamp != checkpoint.values.physic_msg_timestamp:
-            checkpoint.set(physic_msg_timestamp=timestamp)
+        timestamp = self._parts.segments.store_timestamp
+        if timestamp > 0:
+            self._parts.checkpoint.set(physic_msg_timestamp=timestamp)
 
     def _after_flush(self) -> None:
         self._dispatcher.advance()

@@ -107,8 +107,8 @@ class LedgerWait(PutWait):
                 log.exception("a put that was answered could not be completed")  # the others must be
 
     def _complete(self, waiting: Waiting, pending: Pending, answer: ProposalAnswer) -> None:
-        waiting.outcome = self._finish(pending, waiting.receipt, answer, waiting.message, waiting.began)
-        WaitingFuture.finish_each([cast(WaitingFuture, waiting)])
+        outcome = self._finish(pending, waiting.receipt, answer, waiting.message, waiting.began)
+        WaitingFuture.finish_each([(cast(WaitingFuture, waiting), outcome)])
 
     def _finish(
         self, pending: Pending, receipt: Outcome, answer: ProposalAnswer, message: Message, began: float

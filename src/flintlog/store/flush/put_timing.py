@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from operator import attrgetter
 from typing import Final
 
@@ -43,14 +43,10 @@ class PutTiming:
         if not begun:
             return
         now = time.monotonic()
-        messages = [waiting.message for waiting in group] + [task[3] for task in tasks]
-        queues = map(_QUEUE_OF, messages)
+        queues = map(_QUEUE_OF, [waiting.message for waiting in group] + [task[3] for task in tasks])
         first, last = min(begun), max(begun)
-        most_ms = int((now - first) * 1000)
-        if len(begun) == 1:
-            times_ms: Mapping[int, int] = {most_ms: 1}
-            waits = [QueueWait(_QUEUE_OF(messages[0]), 1, most_ms)]
-        elif last - first < _TOGETHER_S:  # which is the usual case
+        if last - first < _TOGETHER_S:  # which is the usual case
+            most_ms = int((now - first) * 1000)
             times_ms = {most_ms: len(begun)}
             waits = [QueueWait(queue, count, count * most_ms) for queue, count in Counter(queues).items()]
         else:

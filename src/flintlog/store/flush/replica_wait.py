@@ -72,15 +72,11 @@ class ReplicaWait(TimedWait):
         self._before_wait()
 
     def take(self, group: list[Waiting], tasks: list[Task]) -> None:
-        """Wait for a whole group; its time begins now.
-
-        A second call adds only those that are missing: the thread that made the first one may have been interrupted.
-        """
+        """Wait for a whole group; its time begins now."""
         deadline = time.monotonic() + self._timeout_s
         with self._gate:
-            present = {id(waiting) for _, waiting in self._waiting} | {id(task) for _, task in self._tasks}
-            self._waiting += [(deadline, waiting) for waiting in group if id(waiting) not in present]
-            self._tasks += [(deadline, task) for task in tasks if id(task) not in present]
+            self._waiting += [(deadline, waiting) for waiting in group]
+            self._tasks += [(deadline, task) for task in tasks]
         ends = [waiting.target for waiting in group] + [task[1].end_offset for task in tasks]
         if ends:
             self._begun(max(ends), min(ends))

@@ -44,82 +44,63 @@ class PutCounts(Protocol):
 
 
 class Waiting:
-    """A put that waits until something has passed the end of its record; `message` is the first of a batch.
+    """A put that waits until something has passed the end of its record; `message` is the first of a batch."""
 
-    `outcome` is None until it is decided how the put ends. It is decided once, and a decided put may be finished twice.
-    """
-
-    __slots__ = ("began", "is_synced", "message", "outcome", "receipt", "target")
+    __slots__ = ("began", "done", "message", "receipt", "target")
 
     def __init__(self, receipt: Outcome, message: Message, began: float) -> None:
         self.receipt = receipt
         self.message = message
         self.target = receipt.end_offset
         self.began = began
-        self.is_synced = False
-        self.outcome: Outcome | None = None
-
-    def decide(self, status: PutStatus | None) -> None:
-        """End the put as its receipt says, or with this status, unless it was decided before."""
-        if self.outcome is None:
-            self.outcome = _outcome(self.receipt, status)
+        self.done = False
 
 
 class WaitingThread(Waiting):
-    """A thread, in `sleep`. A ring wakes it, perhaps for nothing: its caller looks again at `outcome`."""
+    """A thread, in `wait`."""
 
-    __slots__ = ("_following", "_gate", "_is_awake")
+    __slots__ = ("_following", "_gate", "_has_left", "_outcome")
 
     def __init__(self, receipt: Outcome, message: Message, began: float) -> None:
         super().__init__(receipt, message, began)
+        self._outcome = receipt
         self._following: WaitingThread | None = None
-        self._is_awake = True  # until it sleeps: an exception may keep it from doing so
+        self._has_left = True  # until it waits: an exception may keep it from doing so
         self._gate = threading.Lock()
         self._gate.acquire()
 
     def wait(self) -> Outcome:
         """Sleep until the put is finished; its outcome."""
-        while self.outcome is None:
-            self.sleep()
-        return self.outcome
-
-    def sleep(self) -> None:
-        """Sleep until someone rings; a thread whose put was finished in a row then wakes the next one."""
         try:
-            self._is_awake = False
+            self._has_left = False
             self._gate.acquire()
         finally:
             # Before anything else, also after Ctrl-C: the others' wake-up depends on it. The lock is released here and
-            # not in `ring`, where an exception could be raised on entry.
-            self._is_awake = True
+            # not in `_wake`, where an exception could be raised on entry.
+            self._has_left = True
             following = self._following
             if following is not None:
                 try:  # noqa: SIM105
                     following._gate.release()
                 except RuntimeError:
                     pass  # it was woken already
+        return self._outcome
 
-    def ring(self) -> None:
-        """Wake it, or keep it from its next sleep."""
+    def _wake(self) -> None:
         try:  # noqa: SIM105 (a context manager would cost as much as the wake-up)
             self._gate.release()
         except RuntimeError:
             pass  # the one before left while the row was made, and it was woken already
 
     @staticmethod
-    def finish_row(threads: Sequence[WaitingThread]) -> None:
-        """Wake them all, whose outcomes are decided: the first that sleeps, which wakes the second."""
-        row: list[WaitingThread] = []
-        for waiting in threads:
-            if waiting._is_awake:
-                waiting.ring()  # it may be on its way to sleep
-            else:
-                row.append(waiting)
-        for waiting, following in itertools.pairwise(row):
+    def finish_row(row: Sequence[WaitingThread], status: PutStatus | None) -> None:
+        """Finish them all: wake the first, which wakes the second."""
+        for waiting, following in itertools.zip_longest(row, row[1:]):
+            waiting._outcome = _outcome(waiting.receipt, status)
             waiting._following = following
         # A thread that leaves after this check wakes its successor by itself.
-        for waiting in row if any(waiting._is_awake for waiting in row) else row[:1]:
-            waiting.ring()
+        for waiting in row if any(waiting._has_left for waiting in row) else row[:1]:
+            waiting._wake()
 
 
 class WaitingFuture(Waiting):
@@ -133,7 +114,7 @@ class WaitingFuture(Waiting):
         self.future: Future[Outcome] = Future()
 
     @staticmethod
-    def finish_each(finished: Sequence[WaitingFuture]) -> None:
+    def finish_each(finished: Sequence[tuple[WaitingFuture, Outcome]]) -> None:
         """Give each future its result.
 
         Not in the main thread, where a signal's handler may raise: a future that is interrupted after its result was
@@ -144,19 +125,17 @@ class WaitingFuture(Waiting):
         else:
             _finish_each(finished)
 
-    def finish(self) -> None:
+    def finish(self, outcome: Outcome) -> None:
         """Give the future its result, unless it was cancelled or has one."""
         lock = self.future._condition
         if not lock.acquire(timeout=_PATIENCE_S):
             # The thread that waited for the future was interrupted while it held the lock. Only that one may hang.
-            threading.Thread(target=self._finish, name="flintlog-late-puts", daemon=True).start()
+            threading.Thread(target=self._finish, args=(outcome,), name="flintlog-late-puts", daemon=True).start()
             return
         lock.release()
-        self._finish()
+        self._finish(outcome)
 
-    def _finish(self) -> None:
-        outcome = self.outcome
-        assert outcome is not None
+    def _finish(self, outcome: Outcome) -> None:
         with suppress(InvalidStateError):  # another thread has finished it
             if not self.future.done() and (self.future.running() or self.future.set_running_or_notify_cancel()):
                 _settle(self.future, outcome, self.check)
@@ -176,9 +155,9 @@ def _settle(future: Future[Outcome], outcome: Outcome, check: bool) -> None:
         future.set_result(outcome)
 
 
-def _finish_each(finished: Sequence[WaitingFuture]) -> None:
-    for waiting in finished:
-        waiting.finish()
+def _finish_each(finished: Sequence[tuple[WaitingFuture, Outcome]]) -> None:
+    for waiting, outcome in finished:
+        waiting.finish(outcome)
 
 
 class LoopHere:
@@ -206,12 +185,10 @@ class LoopHere:
 
 def finish_all(group: Sequence[Waiting], status: PutStatus | None) -> None:
     """Complete these; `status` replaces the one of their receipts. A second call completes what is left."""
-    for waiting in group:
-        waiting.decide(status)
     threads = [waiting for waiting in group if isinstance(waiting, WaitingThread)]
     if threads:
-        WaitingThread.finish_row(threads)
-    futures = [waiting for waiting in group if isinstance(waiting, WaitingFuture)]
+        WaitingThread.finish_row(threads, status)
+    futures = [(each, _outcome(each.receipt, status)) for each in group if isinstance(each, WaitingFuture)]
     if futures:
         WaitingFuture.finish_each(futures)
 
