@@ -8,6 +8,9 @@ is committed. So after a crash all messages that were not acknowledged are deliv
 
 A message that was delivered and not acknowledged is open, with the consumer that has it, or due again: given back by a
 consumer that closed, or expired. One that is due again comes before new ones; its acknowledgement still counts.
+
+A signal handler may raise at any call. So what moves from one place to another moves by assignments without a call
+between them (docs/decisions/0010).
 """
 
 from __future__ import annotations
@@ -108,7 +111,7 @@ class ConsumerQueue:
         self._most_pending = most_pending
         self._on_move = on_move
         self._buffer: deque[ReceivedMessage] = deque()
-        self._pending: deque[int] = deque()
+        self._pending: OrderedDict[int, None] = OrderedDict()
         self._open: dict[int, tuple[ReceivedMessage, float]] = {}
         self._due_again: OrderedDict[int, ReceivedMessage] = OrderedDict()
         self.acknowledged = store.broker_stats.acknowledgements(group, source[0])
@@ -117,7 +120,7 @@ class ConsumerQueue:
     def floor(self) -> int:
         """Every message before it was acknowledged, rejected by the filter, or deleted."""
         if self._pending:
-            return self._pending[0]
+            return next(iter(self._pending))
         return self._buffer[0].offset if self._buffer else self.next_offset
 
     @property
@@ -138,14 +141,18 @@ class ConsumerQueue:
     def take(self, expires_s: float = math.inf) -> ReceivedMessage | None:
         """The next message: one that is due again, or a new one, if there is one and the queue is not full."""
         if self._due_again:
-            _, before = self._due_again.popitem(last=False)
-            message = ReceivedMessage(before, self.source, before.offset, before.delivery_count + 1)
-        elif self.is_full or not (self._buffer or self._fetch()):
+            offset = next(iter(self._due_again))
+            before = self._due_again[offset]
+            message = ReceivedMessage(before, self.source, offset, before.delivery_count + 1)
+            self._open[offset] = message, expires_s
+            del self._due_again[offset]
+            return message
+        if self.is_full or not (self._buffer or self._fetch()):
             return None
-        else:
-            message = self._buffer.popleft()
-            self._pending.append(message.offset)
+        message = self._buffer[0]
         self._open[message.offset] = message, expires_s
+        self._pending[message.offset] = None
+        del self._buffer[0]
         return message
 
     def acknowledge(self, offset: int) -> None:
@@ -153,16 +160,17 @@ class ConsumerQueue:
         if self._open.pop(offset, None) is None and self._due_again.pop(offset, None) is None:
             return
         self.acknowledged.count += 1
-        while self._pending and self._pending[0] not in self._open and self._pending[0] not in self._due_again:
-            self._pending.popleft()
+        while self._pending and (first := self.floor) not in self._open and first not in self._due_again:
+            del self._pending[first]
         self.commit()
 
     def give_back(self, now_s: float = math.inf) -> bool:
         """Deliver open messages again, those that expired by now or all. Returns whether there were any."""
-        expired = [offset for offset, (_, expires_s) in self._open.items() if expires_s <= now_s]
+        expired = {offset: message for offset, (message, expires_s) in self._open.items() if expires_s <= now_s}
         if expired:
-            again = {**self._due_again, **{offset: self._open.pop(offset)[0] for offset in expired}}
-            self._due_again = OrderedDict(sorted(again.items()))
+            due_again = OrderedDict(sorted({**self._due_again, **expired}.items()))
+            left = {offset: each for offset, each in self._open.items() if offset not in expired}
+            self._due_again, self._open = due_again, left
         return bool(expired)
 
     def commit(self) -> None:
@@ -171,10 +179,12 @@ class ConsumerQueue:
 
     def seek(self, offset: int) -> None:
         """Continue at an offset; messages that were delivered before can no longer be acknowledged."""
-        self._buffer.clear()
-        self._pending.clear()
-        self._open.clear()
-        self._due_again.clear()
+        buffer, pending, due_again = (
+            deque[ReceivedMessage](),
+            OrderedDict[int, None](),
+            OrderedDict[int, ReceivedMessage](),
+        )
+        self._buffer, self._pending, self._open, self._due_again = buffer, pending, {}, due_again
         self.next_offset = offset
 
     def has_more(self) -> bool:
@@ -207,8 +217,8 @@ class ConsumerQueue:
         if page.status in _MOVED and page.next_offset != start:
             self._move(start, self._corrected(page), page.status.name)
             return True
-        self.next_offset = page.next_offset
-        self._buffer.extend(self._receive(page, start))
+        buffer = deque((*self._buffer, *self._receive(page, start)))
+        self._buffer, self.next_offset = buffer, page.next_offset
         return page.next_offset != start
 
     def _corrected(self, page: Page) -> int:

@@ -28,10 +28,11 @@ class Consumers:
         check_timeout("ack_timeout_s", ack_timeout_s)
         with self._lock:
             queues = self._shared_with(subscription) or GroupQueues(host, subscription)
-            seat = queues.add(ack_timeout_s)
+            seat = queues.make_seat(ack_timeout_s)
             consumer = Consumer(host, queues, seat, timeout_s, self._forget)
             self._open[consumer] = queues, seat
         try:
+            queues.add(seat)
             queues.start()
         except BaseException:
             consumer.close()
@@ -46,8 +47,9 @@ class Consumers:
         """A consumer was closed."""
         with self._lock:
             if consumer in self._open:
-                queues, seat = self._open.pop(consumer)
-                queues.leave(seat)
+                queues, seat = self._open[consumer]
+                queues.leave(seat)  # first: a call that was interrupted may be repeated
+                del self._open[consumer]
 
     def close(self) -> None:
         """Close all consumers."""

@@ -17,6 +17,7 @@ import math
 import threading
 import time
 from collections import deque
+from contextlib import suppress
 from typing import Final
 
 import msgspec
@@ -87,12 +88,14 @@ class GroupQueues:
 
     # ------------------------------------------------------------------ coming and going
 
-    def add(self, ack_timeout_s: float | None) -> Seat:
-        """A seat for one more consumer, which reads nothing until `start`."""
-        seat = Seat(self._host.arrival_wait(self.subscription.topics), ack_timeout_s)
+    def make_seat(self, ack_timeout_s: float | None) -> Seat:
+        """A seat for one more consumer, which reads nothing until it was added and `start`ed."""
+        return Seat(self._host.arrival_wait(self.subscription.topics), ack_timeout_s)
+
+    def add(self, seat: Seat) -> None:
+        """Let a consumer share the queues."""
         with self._lock:
-            self._seats.append(seat)
-        return seat
+            self._seats = [*self._seats, seat]
 
     def start(self) -> None:
         """Share out the queues. A new group's offsets are saved at once, so that it is not new after a crash."""
@@ -127,16 +130,17 @@ class GroupQueues:
         return True
 
     def leave(self, seat: Seat) -> None:
-        """A consumer closed."""
+        """A consumer closed. May be repeated after it was interrupted."""
         with self._lock:
             seat.is_open = False
-            self._seats.remove(seat)
+            self._seats = [each for each in self._seats if each is not seat]
             if not self._seats:  # late acknowledgements still count, so all stays as it is
                 for queue in self._queues.values():
                     queue.acknowledged.is_closed = True
                 return
             for queue in seat.queues:
                 queue.give_back()
+            for queue in seat.queues:
                 queue.reader = None
             seat.queues = []
             self._share_out()
@@ -144,6 +148,8 @@ class GroupQueues:
     def _share_out(self) -> None:
         """Choose a reader for each queue, topic by topic: evenly, and with as few changes as that allows."""
         seats = [seat for seat in self._seats if not seat.is_away] or self._seats
+        if not seats:
+            return  # the last consumer was closed
         total = dict.fromkeys(seats, 0)
         for topic in self.subscription.topics:
             queues = [self._queues[source] for source in sorted(self._queues) if source[0] == topic]
@@ -174,12 +180,15 @@ class GroupQueues:
         """Let the chosen one read, unless the reader has messages that are not acknowledged."""
         if queue.reader is queue.heir or (queue.reader is not None and queue.has_open):
             return
-        if queue.reader is not None:
-            queue.reader.queues.remove(queue)
-        queue.reader = queue.heir
-        if queue.heir is not None:
-            queue.heir.queues.append(queue)
-            queue.heir.wait.wake()
+        reader, heir = queue.reader, queue.heir
+        left = [] if reader is None else [each for each in reader.queues if each is not queue]
+        taken = [] if heir is None else [*heir.queues, queue]
+        if reader is not None:  # no call from here to the last assignment: a signal handler may raise at each
+            reader.queues = left
+        queue.reader = heir
+        if heir is not None:
+            heir.queues = taken
+            heir.wait.wake()
 
     # ------------------------------------------------------------------ delivering
 
@@ -301,7 +310,8 @@ class GroupQueues:
     def _report_moves(self) -> None:
         """Put the events, without the lock: a put may wait for a listener that polls here."""
         while self._unreported:
-            put_offset_moved(self._store, self._group, self._unreported.popleft())
+            with suppress(IndexError):  # another thread has taken the last one
+                put_offset_moved(self._store, self._group, self._unreported.popleft())
 
     # ------------------------------------------------------------------ acknowledging, positions
 
