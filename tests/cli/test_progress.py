@@ -125,3 +125,22 @@ def test_parts_are_counted_by_themselves() -> None:
         verify(1, 20)
     shown = [(line["progress"], line["done"]) for line in map(json.loads, stream.getvalue().splitlines())]
     assert shown[-1] == ("repair: verify", 1)
+
+
+@pytest.mark.parametrize("kind", ["json", "terminal"])
+def test_a_long_part_does_not_silence_the_next_one(kind: str) -> None:
+    stream, now = io.StringIO(), [0.0]
+    line = JsonLine(stream) if kind == "json" else TerminalLine(stream, 60)
+    for part in ("log", "queues"):
+        pace = Pace("bytes", lambda: now[0])
+        for seconds in (0, 600):
+            now[0] += seconds
+            pace.done += 1
+            line.show(f"repair: {part}", pace, "running")
+        assert f"repair: {part}" in stream.getvalue()
+        if part == "log":
+            line.show("repair: queues", queues := Pace("bytes", lambda: now[0]), "running")
+            now[0] += 3.0
+            before = len(stream.getvalue())
+            line.show("repair: queues", queues, "running")
+            assert len(stream.getvalue()) > before

@@ -92,9 +92,12 @@ class JsonLine:
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
+        self._pace: Pace | None = None
         self._next_s = 0.0
 
     def show(self, what: str, pace: Pace, state: str) -> None:
+        if pace is not self._pace:  # another part
+            self._pace, self._next_s = pace, 0.0
         if state == "running" and pace.elapsed_s < self._next_s:
             return
         self._next_s = pace.elapsed_s + _WRITTEN_EVERY_S if state == "running" else 0.0
@@ -118,15 +121,20 @@ class TerminalLine:
     def __init__(self, stream: TextIO, width: int) -> None:
         self._stream = stream
         self._width = width
+        self._pace: Pace | None = None
         self._next_s = QUIET_S
+        self._is_drawn = False
 
     def show(self, what: str, pace: Pace, state: str) -> None:
+        if pace is not self._pace:  # another part
+            self._pace, self._next_s = pace, 0.0 if self._is_drawn else QUIET_S
         if state != "running":
-            self._stream.write(_CLEAR if self._next_s > QUIET_S else "")
-            self._next_s = QUIET_S
+            self._stream.write(_CLEAR if self._is_drawn else "")
+            self._is_drawn = False
         elif pace.elapsed_s >= self._next_s:
             self._next_s = pace.elapsed_s + _REDRAWN_EVERY_S
             self._stream.write(_CLEAR + self._drawn(what, pace)[: self._width - 1])
+            self._is_drawn = True
         self._stream.flush()
 
     def _drawn(self, what: str, pace: Pace) -> str:

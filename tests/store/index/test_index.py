@@ -422,3 +422,21 @@ def test_destroyed_index_leaves_views_alone(tmp_path: Path) -> None:
     assert len(view) == LAYOUT.file_size
     assert index.files == ()
     assert not (tmp_path / "index").exists()
+
+
+def test_a_stop_removes_a_file_that_was_interrupted_before_it_was_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index = make_index(tmp_path)
+    put(index, 0, *"abcde")
+    make = IndexFile.__init__
+
+    def make_and_interrupt(*arguments: Any, **options: Any) -> None:  # noqa: ANN401
+        make(*arguments, **options)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(IndexFile, "__init__", make_and_interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        put(index, 1, "f")
+    index.shut_down()
+    assert len(list(tmp_path.iterdir())) == 1

@@ -14,7 +14,17 @@ from pathlib import Path
 import pytest
 from tests.store.small_store import ASYNC, SMALL
 
-from flintlog import InvalidConfig, InvalidMessage, Message, Store, StoreClosed, open_store
+from flintlog import (
+    InvalidConfig,
+    InvalidMessage,
+    Message,
+    PutFailed,
+    PutStatus,
+    Receipt,
+    Store,
+    StoreClosed,
+    open_store,
+)
 from flintlog.disk.faulty.faulty_disk import FaultyMedium
 from flintlog.testing import FakeClock, temporary_store
 
@@ -181,3 +191,13 @@ def test_threads_with_one_producer_store_each_number_once() -> None:
         for thread in threads:
             thread.join()
         assert bodies(store) == [b"%d" % number for number in range(20)]
+
+
+def test_a_refused_put_gives_its_receipt_on_request() -> None:
+    with temporary_store(SMALL) as store:
+        store.add_put_hook(lambda _: Receipt(PutStatus.MESSAGE_ILLEGAL))
+        producer = store.producer("web-1")
+        with pytest.raises(PutFailed, match="MESSAGE_ILLEGAL"):
+            producer.put(order(0), 0)
+        assert producer.put(order(0), 0, check=False).status is PutStatus.MESSAGE_ILLEGAL
+        assert producer.next_sequence == 0

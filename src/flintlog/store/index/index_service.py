@@ -275,6 +275,7 @@ class IndexService:
 
     def shut_down(self) -> None:
         """Flush and unmap."""
+        self._remove_begun()
         self.flush()
         for file in self._files:
             file.close()

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from flintlog.errors import InvalidMessage
+from flintlog.errors import InvalidMessage, PutFailed
 from flintlog.store.model.message import Message, PutStatus, Receipt
 from flintlog.store.put.closed_batch import ClosedBatches
 
@@ -47,10 +47,18 @@ class Producer:
         return self._batches.next_id(self.id)
 
     def put(self, message: Message, sequence: int, *, check: bool = True) -> Receipt:
-        """Store a message, unless it was stored before. Then the receipt is true too, and has no offsets."""
+        """Store a message, unless it was stored before. Then the receipt is true too, and has no offsets.
+
+        A repeated put does not wait for slaves.
+        """
         if type(message) is not Message:
             raise InvalidMessage(f"put takes a Message, not {type(message).__name__}")
-        written = self._batches.put([message], self.id, sequence, is_next=True)
+        try:
+            written = self._batches.put([message], self.id, sequence, is_next=True)
+        except PutFailed as refusal:
+            if check or refusal.receipt is None:
+                raise
+            return refusal.receipt
         if written is None or written.last is None:
             return Receipt(PutStatus.PUT_OK)
         return self._finish(written.last, message, check)
