@@ -108,7 +108,7 @@ DAMAGES: Mapping[str, tuple[Damage, Mapping[str, int]]] = {
         },
     ),
 }
-"""What is damaged, and the codes that differ from a sound store's. Commands that open a store for writing refuse one
+"""The kind of damage, and the codes that differ from a sound store's. Commands that open a store for writing refuse one
 that RocketMQ would refuse, those that read files read on."""
 
 

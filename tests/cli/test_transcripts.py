@@ -130,7 +130,7 @@ AT_WIDTHS = (
     *("tail-transaction", "get-physical", "dump-log", "dump-queue", "verify-flip", "verify-quick", "repair-plan-flip"),
     *("stats-by-queue", "stats-by-group", "retention", "forecast", "diff-torn", "explain", "offsets-show"),
 )
-"""What is shown on a narrow and a wide terminal too."""
+"""Commands that are shown on a narrow and a wide terminal too."""
 WIDTHS = (80, 200)
 
 NODE_CASES = ("serve", "replica-status-pair")
